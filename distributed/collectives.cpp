@@ -74,7 +74,14 @@ void Exchanges::run(std::span<const Array> sent, std::span<const Array> received
 bool Exchanges::reduce_by_engine(const Array& x, ReduceOp op) {
   if (!engine_) return false;
   touched_in_step(x, true);
-  return engine_->all_reduce(x.raw(), x.numel(), x.dtype(), op, tag_++, timeout_);
+  const auto reduce = [&](ReduceOp by) {
+    return engine_->all_reduce(x.raw(), x.numel(), x.dtype(), by, tag_++, timeout_);
+  };
+  if (reduce(op)) return true;
+  const bool is_wide = x.dtype() == kFloat32 || x.dtype() == kFloat64;
+  if (op != ReduceOp::Avg || !is_wide || !reduce(ReduceOp::Sum)) return false;
+  divide(x, size_);
+  return true;
 }
 
 void reduce_tree(const Array& y, std::vector<Array> xs, ReduceOp op) {
@@ -85,11 +92,13 @@ void reduce_tree(const Array& y, std::vector<Array> xs, ReduceOp op) {
   for (size_t step = 1; step < xs.size(); step *= 2)
     for (size_t i = 0; i + step < xs.size(); i += 2 * step)
       device.binary(id, xs[i], xs[i], xs[i + step]);
-  if (op == ReduceOp::Avg) {
-    const Array n = full({}, static_cast<int64_t>(xs.size()), dtype, y.device());
-    device.binary(BinaryOps::index<formula::Div>(), xs[0], xs[0], n.expand(xs[0].shape()));
-  }
+  if (op == ReduceOp::Avg) divide(xs[0], static_cast<int64_t>(xs.size()));
   if (y.raw() != xs[0].raw()) device.copy(y, xs[0]);
+}
+
+void divide(const Array& sum, int64_t n) {
+  const Array by = full({}, n, sum.dtype(), sum.device());
+  backend(sum.device()).binary(BinaryOps::index<formula::Div>(), sum, sum, by.expand(sum.shape()));
 }
 
 void all_to_all(Exchanges& with, std::span<const Array> outputs, std::span<const Array> inputs) {

@@ -20,7 +20,8 @@ class Exchanges {
   /// sent[r] goes to rank r, and received[r] comes from there; an undefined array is no message.
   /// What this rank sends to itself is copied.
   void run(std::span<const Array> sent, std::span<const Array> received);
-  /// The engine's own sum; false where it has none.
+  /// The engine's own reduction; false where it has none. Where it has no average, that is its sum,
+  /// divided; but not in 16 bits, where a sum may be inf though the average is not.
   bool reduce_by_engine(const Array& x, ReduceOp op);
 
  private:
@@ -43,6 +44,9 @@ std::vector<Array> equal_parts_of(const Array& x, int n);
 /// So the sum of the sums of neighbours, as many in each as a power of 2, has the bits of the sum
 /// of all.
 void reduce_tree(const Array& y, std::vector<Array> xs, ReduceOp op);
+
+/// sum ← sum / n.
+void divide(const Array& sum, int64_t n);
 
 void all_to_all(Exchanges& with, std::span<const Array> outputs, std::span<const Array> inputs);
 void all_gather(Exchanges& with, std::span<const Array> outputs, const Array& input);

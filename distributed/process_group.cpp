@@ -166,7 +166,8 @@ CallQueue::Finish finish(const std::vector<Staged>& results) {
   };
 }
 
-void bump(const std::vector<Tensor>& written) {
+void bump(const CollectiveOptions& how, const std::vector<Tensor>& written) {
+  if (!how.raises_versions) return;
   for (const Tensor& t : written) t.array().bump_version();
 }
 
@@ -202,7 +203,7 @@ Work ProcessGroup::all_reduce(const Tensor& tensor, ReduceOp op, CollectiveOptio
   check_op("all_reduce", op, tensor.dtype());
   const uint64_t signature = Signature("all_reduce").add(tensor).add(static_cast<uint64_t>(op));
   const std::vector<Staged> at = stage(impl_->calls.engine(), {tensor});
-  bump({tensor});
+  bump(how, {tensor});
   return impl_->calls.start(
       {"all_reduce", signature, std::move(how)},
       [x = at[0].at(), op, by_engine = summation() == Summation::Engine](Exchanges& with) {
@@ -217,7 +218,7 @@ Work ProcessGroup::broadcast(const Tensor& tensor, int src, CollectiveOptions ho
   HALFTAPE_CHECK(src >= 0 && src < size(), "broadcast: from rank ", src, " in a group of ", size());
   const uint64_t signature = Signature("broadcast").add(tensor).add(static_cast<uint64_t>(src));
   const std::vector<Staged> at = stage(impl_->calls.engine(), {tensor});
-  if (rank() != src) bump({tensor});
+  if (rank() != src) bump(how, {tensor});
   return impl_->calls.start(
       {"broadcast", signature, std::move(how)},
       [x = at[0].at(), src](Exchanges& with) { distributed::broadcast(with, x, src); }, finish(at));
@@ -240,7 +241,7 @@ Work ProcessGroup::all_gather(const std::vector<Tensor>& outputs, const Tensor& 
   }
   const std::vector<Staged> at = stage(impl_->calls.engine(), outputs),
                             from = stage(impl_->calls.engine(), {input});
-  bump(outputs);
+  bump(how, outputs);
   return impl_->calls.start(
       {"all_gather", Signature("all_gather").add(outputs), std::move(how)},
       [ys = arrays_of(at), x = from[0].at()](Exchanges& with) {
@@ -260,7 +261,7 @@ Work ProcessGroup::all_gather_into_tensor(const Tensor& output, const Tensor& in
   if (!in_place) check_apart("all_gather_into_tensor", {output}, {input});
   const std::vector<Staged> at = stage(impl_->calls.engine(), {output}),
                             from = stage(impl_->calls.engine(), {input});
-  bump({output});
+  bump(how, {output});
   return impl_->calls.start(
       {"all_gather_into_tensor", Signature("all_gather_into_tensor").add(input), std::move(how)},
       [ys = equal_parts_of(at[0].at(), size()), x = from[0].at().reshape({input.numel()})](
@@ -277,7 +278,7 @@ Work ProcessGroup::reduce_scatter(const Tensor& output, const std::vector<Tensor
   check_op("reduce_scatter", op, output.dtype());
   const std::vector<Staged> at = stage(impl_->calls.engine(), {output}),
                             from = stage(impl_->calls.engine(), inputs);
-  bump({output});
+  bump(how, {output});
   return impl_->calls.start(
       {"reduce_scatter", Signature("reduce_scatter").add(inputs).add(static_cast<uint64_t>(op)),
        std::move(how)},
@@ -294,7 +295,7 @@ Work ProcessGroup::reduce_scatter_tensor(const Tensor& output, const Tensor& inp
   check_op("reduce_scatter_tensor", op, output.dtype());
   const std::vector<Staged> at = stage(impl_->calls.engine(), {output}),
                             from = stage(impl_->calls.engine(), {input});
-  bump({output});
+  bump(how, {output});
   return impl_->calls.start(
       {"reduce_scatter_tensor",
        Signature("reduce_scatter_tensor").add(output).add(static_cast<uint64_t>(op)),
@@ -315,7 +316,7 @@ Work ProcessGroup::all_to_all(const std::vector<Tensor>& outputs, const std::vec
   check_apart("all_to_all", outputs, inputs);
   const std::vector<Staged> at = stage(impl_->calls.engine(), outputs),
                             from = stage(impl_->calls.engine(), inputs);
-  bump(outputs);
+  bump(how, outputs);
   return impl_->calls.start(
       {"all_to_all", Signature("all_to_all"), std::move(how)},
       [ys = arrays_of(at), xs = arrays_of(from)](Exchanges& with) {
@@ -333,7 +334,7 @@ Work ProcessGroup::all_to_all_single(const Tensor& output, const Tensor& input,
   check_apart("all_to_all_single", {output}, {input});
   const std::vector<Staged> at = stage(impl_->calls.engine(), {output}),
                             from = stage(impl_->calls.engine(), {input});
-  bump({output});
+  bump(how, {output});
   return impl_->calls.start(
       {"all_to_all_single", Signature("all_to_all_single").add(input), std::move(how)},
       [ys = equal_parts_of(at[0].at(), size()), xs = equal_parts_of(from[0].at(), size())](

@@ -47,6 +47,9 @@ struct CollectiveOptions {
   milliseconds timeout{0};
   /// Follows the call's name in errors: "bucket 3". Equal on all ranks.
   std::string label = {};
+  /// False: the caller has raised the versions of what is written. Parts of one buffer, as
+  /// gradients in flat storage are, have versions of their own, and a call sees the whole.
+  bool raises_versions = true;
 };
 
 /// How sums are computed.
@@ -55,6 +58,7 @@ enum class Summation : uint8_t {
   /// (float64, int64), rounded once. The same bits on all ranks, however a tensor is cut.
   Tree,
   /// By the engine, where it can: equal on all ranks, but bits depend on sizes and on the engine.
+  /// An average in 16 bits stays with the tree under Gloo.
   Engine,
 };
 

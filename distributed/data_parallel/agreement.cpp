@@ -55,10 +55,16 @@ class GroupAgreement final : public amp::Agreement {
     first.bump_version();
   }
   void compare(const Array& scales, const Array& own) const {
-    const std::vector<float> largest = Tensor(scales).to_vector<float>();
-    HALFTAPE_CHECK(largest[0] == -largest[1], "GradScaler: this rank, ", group_->rank(),
-                   ", scales by ", read_double(own), ", and the ranks by ", -largest[1], " to ",
-                   largest[0], "; give all the same options, and load the same state on all");
+    const std::vector<float> both = Tensor(scales).to_vector<float>();
+    const float largest = both[0], least = -both[1];
+    const double mine = read_double(own);
+    const bool is_on = mine != 0;  // a scaler that is disabled says 0
+    HALFTAPE_CHECK(least != 0 || largest == 0, "GradScaler: on this rank, ", group_->rank(),
+                   ", it is ", is_on ? "enabled, and disabled" : "disabled, and enabled",
+                   " on another one; give all the same options");
+    HALFTAPE_CHECK(largest == least, "GradScaler: this rank, ", group_->rank(), ", scales by ",
+                   mine, ", and the ranks by ", least, " to ", largest,
+                   "; give all the same options, and load the same state on all");
   }
   std::shared_ptr<ProcessGroup> group_;
   bool compared_ = false;  // where the host would have to wait, once

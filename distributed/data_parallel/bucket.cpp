@@ -103,7 +103,10 @@ Array Bucket::copy_as(Dtype dtype, Of of) const {
 Array Bucket::gathered() const {
   check_places();
   Array own = in_place(Of::Gradients);
-  if (own.defined()) return own;
+  if (own.defined()) {
+    for (const Tensor& p : params_) p.grad().array().bump_version();
+    return own;
+  }
   Array copy = copy_as(dtype(), Of::Gradients);
   move_gradients_to(copy);
   return copy;

@@ -24,7 +24,9 @@ class Bucket {
 
   /// The gradients as one array (numel) of dtype(): their own bytes where there is one alone, which
   /// nobody else holds, or where they lie side by side, as flatten() puts them; else a copy, to
-  /// which those gradients move that nobody else holds. Zeros where there is none.
+  /// which those gradients move that nobody else holds. Zeros where there is none. The
+  /// versions of these gradients rise here, for the call that is to write the array: in flat
+  /// storage that would raise those of all buckets, whose marks would then be unknown.
   Array gathered() const;
   /// A copy in compute_dtype().
   Array copied() const;

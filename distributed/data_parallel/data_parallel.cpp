@@ -55,7 +55,7 @@ void Impl::listen() {
   GradTag::enable();
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].register_hook([weak = weak_from_this(), i](const Tensor&) {
-      if (const std::shared_ptr<Impl> self = weak.lock()) self->check_not_sent(i);
+      if (const std::shared_ptr<Impl> self = weak.lock()) self->before_adding(i);
       return Tensor();  // the gradient stays as it is
     });
     params[i].register_post_accumulate_grad_hook([weak = weak_from_this(), i](const Tensor&) {
@@ -64,8 +64,15 @@ void Impl::listen() {
   }
 }
 
-/// Before a gradient is added to what another thread may be reducing.
-void Impl::check_not_sent(size_t param) const {
+/// Before a gradient is added: another thread may be reducing what is there.
+void Impl::before_adding(size_t param) {
+  // In flat storage the new gradient lies where a lost one lay, and calls may still write there.
+  for (const Work& work : std::exchange(lost_, {})) {
+    try {
+      work.wait();
+    } catch (const std::exception&) {  // the next call of the group says the same
+    }
+  }
   const std::shared_ptr<Pass> pass = pass_.lock();
   HALFTAPE_CHECK(!pass || bucket_of_[param] >= pass->reduction.works.size(),
                  "DistributedDataParallel: the gradient of ", names[param],
@@ -86,6 +93,9 @@ void Impl::arrived(size_t param) {
   if (pass_.expired()) begin_pass();
   const std::shared_ptr<Pass> pass = pass_.lock();
   if (!pass) return;  // outside of a backward(): begin_pass() has done all
+  HALFTAPE_CHECK(no_sync > 0 || !GradMode::is_enabled(),
+                 "DistributedDataParallel: backward(create_graph = true) would lose the graph of "
+                 "the reduced gradients; use autograd::grad(), or no_sync()");
   const size_t b = bucket_of_[param];
   if (!pass->arrived[param]) --pass->missing[b];
   pass->arrived[param] = true;
@@ -107,29 +117,30 @@ void Impl::begin_pass() {
   pass->marks.resize(params.size());
   for (const Bucket& bucket : buckets) pass->missing.push_back(bucket.params().size());
   pass_ = pass;
-  // The engine holds the pass. If backward() or a collective call in it fails, the pass is
-  // forgotten, and what has become of the gradients is this rank's alone.
+  // The engine holds the pass, and lets go of it if backward() or a collective call in it fails.
   struct Held {
     std::shared_ptr<Impl> self;
+    std::shared_ptr<Pass> pass;
     bool ended = false;
-    explicit Held(std::shared_ptr<Impl> of) : self(std::move(of)) {}
+    Held(std::shared_ptr<Impl> of, std::shared_ptr<Pass> held)
+        : self(std::move(of)), pass(std::move(held)) {}
     Held(const Held&) = delete;
     Held& operator=(const Held&) = delete;
     ~Held() {
       if (ended) return;
       try {
-        self->mark_local();
-      } catch (...) {  // there is no memory for the marks
+        self->give_up(*pass);
+      } catch (...) {  // there is no memory for zeros or marks
       }
     }
   };
-  autograd::queue_callback([held = std::make_shared<Held>(shared_from_this()), pass] {
+  autograd::queue_callback([held = std::make_shared<Held>(shared_from_this(), pass)] {
     Impl& self = *held->self;
     self.pass_.reset();
     if (self.no_sync > 0)
       self.mark_local();
     else
-      self.end_pass(*pass);
+      self.end_pass(*held->pass);
     held->ended = true;
   });
 }
@@ -155,6 +166,26 @@ void Impl::end_pass(Pass& pass) {
   const std::vector<bool> anywhere = any_rank(defined);
   if (options.average_buffers) average_buffers();
   finish(pass.reduction, defined, anywhere, pass.marks);
+}
+
+/// What has become of the gradients is this rank's alone. Those that were sent are lost: calls that
+/// still run write to their bytes, so the parameters let go of these, and get zeros.
+void Impl::give_up(Pass& pass) {
+  const size_t begun = pass.reduction.sums.size();
+  std::vector<bool> sent(params.size());
+  for (size_t i = 0; i < params.size(); ++i) {
+    Tensor& g = params[i].mutable_grad();
+    sent[i] = bucket_of_[i] < begun && g.defined();
+    if (sent[i]) g = Tensor();
+  }
+  lost_ = std::move(pass.reduction.works);
+  mark_local();
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!sent[i]) continue;
+    const Tensor& p = params[i];
+    p.mutable_grad() = Tensor(full(p.sizes(), 0, p.dtype(), p.device()));
+    set_mark(p.grad(), make_ref<LocalTag>(pass.marks[i].tag));
+  }
 }
 
 /// After a backward() under no_sync().

@@ -84,12 +84,13 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
     std::vector<GradMark> marks;  // of each gradient, before it was reduced
   };
   void arrived(size_t param);
-  void check_not_sent(size_t param) const;
+  void before_adding(size_t param);
   void begin_pass();
   void launch_complete(Pass& pass);
   void launch(Pass& pass);
   void end_pass(Pass& pass);
   void mark_local();
+  void give_up(Pass& pass);
   void keep_part(const Array& gathered) const;
   std::string describe(size_t i) const;
 
@@ -97,10 +98,8 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   std::vector<size_t> bucket_of_;                             // of each parameter
   std::vector<bool> asked_, agreed_;  // the flags of any_rank(), where it asks once
   std::weak_ptr<Pass> pass_;          // of the backward() that runs
+  std::vector<Work> lost_;            // calls of one that failed, which may still run
 };
-
-/// sum ← sum / n.
-void divide(const Array& sum, int64_t n);
 
 /// The mark that a gradient has, without that of no_sync().
 GradMark shared_mark(const Tensor& grad);

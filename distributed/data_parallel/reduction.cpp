@@ -6,7 +6,6 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/formula/binary.h"
 #include "halftape/distributed/collectives.h"
 #include "halftape/distributed/data_parallel/impl.h"
 
@@ -14,14 +13,10 @@ namespace halftape::distributed {
 
 using Impl = DistributedDataParallel::Impl;
 
-void divide(const Array& sum, int64_t n) {
-  const Array by = full({}, n, sum.dtype(), sum.device());
-  backend(sum.device()).binary(BinaryOps::index<formula::Div>(), sum, sum, by.expand(sum.shape()));
-}
-
 void Impl::reduce(Reduction& under_way, const Array& gathered) const {
   const CollectiveOptions how{.async_op = true,
-                              .label = "bucket " + std::to_string(under_way.works.size())};
+                              .label = "bucket " + std::to_string(under_way.works.size()),
+                              .raises_versions = false};
   under_way.sums.push_back(gathered);
   if (!under_way.partial) {
     under_way.works.push_back(group->all_reduce(Tensor(gathered), under_way.op, how));
@@ -63,7 +58,6 @@ void Impl::keep_part(const Array& gathered) const {
   const int64_t begin = own.offset() - gathered.offset(), end = begin + own.numel();
   for (const Array& other : {gathered.slice(0, 0, begin), gathered.slice(0, end, gathered.numel())})
     if (other.numel() > 0) backend(other.device()).fill(other, 0);
-  gathered.bump_version();
 }
 
 std::shared_ptr<const Impl::ParamGroups> Impl::attach(const ParamGroups& groups) {
@@ -100,7 +94,8 @@ void Impl::gather_gradients() const {
     for (const Tensor& p : bucket.params()) marks.push_back(mark_of(p.grad()));
     const Array gathered = bucket.gathered();
     const std::vector<Tensor> parts = parts_for(*group, gathered);
-    group->all_gather(parts, parts[static_cast<size_t>(group->rank())], {.label = "gradients"});
+    group->all_gather(parts, parts[static_cast<size_t>(group->rank())],
+                      {.label = "gradients", .raises_versions = false});
     for (size_t k = 0; k < marks.size(); ++k) {
       const Tensor& g = bucket.params()[k].grad();
       if (!g.defined()) continue;

@@ -7,6 +7,7 @@
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/random/random.h"
+#include "halftape/distributed/collectives.h"
 #include "halftape/distributed/data_parallel/impl.h"
 
 namespace halftape::distributed {

@@ -237,9 +237,22 @@ TEST_CASE("gradients that a user has put in place, and such with a history") {
     CHECK_THROWS_WITH_AS(
         weight.sum().backward(),
         doctest::Contains("a gradient of shape [5] on cpu for a parameter of shape [3]"), Error);
+    // The reduced gradients would have no history, so only this rank's own may have one.
+    const auto loss = [&] { return weight.square().sum() * (group->rank() + 1.); };
     model->zero_grad();
-    (weight.square().sum() * (group->rank() + 1.)).backward({}, true, true);
-    CHECK(weight.grad().detach().equal(weight.detach() * 3));
+    CHECK_THROWS_WITH_AS(loss().backward({}, true, true),
+                         doctest::Contains("backward(create_graph = true) would lose"), Error);
+    CHECK_THROWS_WITH_AS(nn::utils::clip_grad_norm_(weight, 1.0),
+                         doctest::Contains("or one that failed"), Error);
+    model->zero_grad();
+    {
+      const auto local = ddp.no_sync();
+      loss().backward({}, true, true);
+      CHECK(weight.grad().requires_grad());
+    }
+    loss().backward();
+    CHECK_FALSE(weight.grad().requires_grad());
+    CHECK(weight.grad().equal(weight.detach() * 6));
     ddp.check_weights();
   });
 }

@@ -330,6 +330,41 @@ TEST_CASE("two ranks meet by a port or a folder, and all_reduce by gloo") {
   }
 }
 
+/// Numbers of this rank whose sums differ in their last bits where the order does.
+Tensor uneven(int rank, int64_t n, Dtype dtype) {
+  return ((arange(n).to(kFloat64) * 0.37 + rank * 1.3).sin() * (1. + rank * 997)).to(dtype);
+}
+
+TEST_CASE("an average by gloo's ring is its sum, divided; in 16 bits that is the tree's") {
+  if (!is_built()) return;
+  const TempFolder folder;
+  const int size = 3;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto group = new_process_group({.backend = "gloo",
+                                            .timeout = milliseconds(20000),
+                                            .summation = Summation::Engine,
+                                            .init_method = "file://" + (folder / "store").string(),
+                                            .rank = rank,
+                                            .world_size = size,
+                                            .host = "127.0.0.1"});
+      for (const Dtype dtype : {kFloat32, kFloat64})
+        for (const int64_t n : {1000, 100003}) {
+          const Tensor sum = uneven(rank, n, dtype), mean = uneven(rank, n, dtype);
+          group->all_reduce(sum);
+          group->all_reduce(mean, ReduceOp::Avg);
+          CHECK(mean.equal(sum / size));
+          const Tensor tree = (uneven(0, n, dtype) + uneven(1, n, dtype)) + uneven(2, n, dtype);
+          CHECK_FALSE(mean.equal(tree / size));
+        }
+      const Tensor half = full({5000}, 32768, kFloat16);  // the sum is beyond the largest one
+      group->all_reduce(half, ReduceOp::Avg);
+      CHECK(half.equal(full({5000}, 32768, kFloat16)));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_CASE("reductions have names") {
   const std::pair<ReduceOp, std::string> names[] = {
       {ReduceOp::Sum, "sum"}, {ReduceOp::Avg, "avg"}, {ReduceOp::Product, "product"},

@@ -1,0 +1,99 @@
+// Scalers that differ between ranks.
+#include "halftape/amp/agreement.h"
+
+#include <doctest/doctest.h>
+#include <halftape/halftape.h>
+
+#include "halftape/tests/support/thread_ranks.h"
+
+using namespace halftape;
+using namespace halftape::distributed;
+using testing::on_ranks;
+
+namespace {
+
+/// Which of two ranks has a scaler that is disabled.
+amp::GradScalerOptions disabled_on(int rank, const ProcessGroup& group) {
+  amp::GradScalerOptions options;
+  options.init_scale = 1024;
+  options.enabled = group.rank() != rank;
+  return options;
+}
+
+/// The error of this rank.
+doctest::Contains says_who(int disabled, const ProcessGroup& group) {
+  return group.rank() == disabled ? doctest::Contains("it is disabled, and enabled on another one")
+                                  : doctest::Contains("it is enabled, and disabled on another one");
+}
+
+constexpr GroupOptions kImpatient{.timeout = milliseconds(2000)};
+
+}  // namespace
+
+TEST_CASE("scale 0, of a disabled scaler, beside another is an error that says who has it") {
+  on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear net(2, 2);
+    const DistributedDataParallel ddp(*net, {}, group);
+    const std::vector<Tensor> params = net->parameters();
+    const auto agreement = amp::agreement_of(params);
+    REQUIRE(agreement);
+    const auto agree = [&](double scale) {
+      const Array flags[] = {full({}, 0, kFloat32, kCPU), full({}, 0, kFloat32, kCPU)};
+      agreement->agree(flags, full({}, scale, kFloat32, kCPU), {});
+      CHECK(read_double(flags[0]) == 0);
+    };
+    agree(0);  // disabled on all
+    agree(1024);
+    CHECK_THROWS_WITH_AS(agree(group->rank() == 1 ? 0 : 1024), says_who(1, *group), Error);
+    agree(2048);  // the ranks are still in step
+  });
+}
+
+TEST_CASE("a GradScaler that is disabled on one rank is an error on all, not a wait") {
+  for (const int disabled : {0, 1})
+    for (const bool unscales : {false, true})
+      on_ranks(
+          2,
+          [&](const std::shared_ptr<ProcessGroup>& group) {
+            nn::Linear net(2, 2);
+            optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
+            DistributedDataParallel ddp(*net, {}, group);
+            amp::GradScaler scaler(disabled_on(disabled, *group));
+            scaler.scale(net->forward(ones({1, 2})).sum()).backward();
+            CHECK_THROWS_WITH_AS(unscales ? scaler.unscale_(sgd) : (void)scaler.step(sgd),
+                                 says_who(disabled, *group), Error);
+          },
+          kImpatient);
+}
+
+TEST_CASE("so is an AsyncGradScaler") {
+  on_ranks(
+      2,
+      [](const std::shared_ptr<ProcessGroup>& group) {
+        nn::Linear net(2, 2);
+        DistributedDataParallel ddp(*net, {}, group);
+        optim::AsyncOptimizer optimizer(
+            std::make_unique<optim::SGD>(net->parameters(), optim::SGDOptions(0.1)));
+        amp::AsyncGradScaler scaler(disabled_on(1, *group));
+        scaler.scale(net->forward(ones({1, 2})).sum()).backward();
+        CHECK_THROWS_WITH_AS(scaler.step(optimizer), says_who(1, *group), Error);
+      },
+      kImpatient);
+}
+
+TEST_CASE("scalers that are disabled on all ranks step, and say so once") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear net(2, 2);
+    optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    amp::GradScaler scaler({.enabled = false});
+    for (int step = 0; step < 3; ++step) {
+      sgd.zero_grad();
+      scaler.scale(net->forward(full({1, 2}, group->rank() + 1.)).sum()).backward();
+      if (step > 0) scaler.unscale_(sgd);
+      scaler.step(sgd);
+      scaler.update();
+    }
+    ddp.check_weights();
+  });
+}
