@@ -43,6 +43,16 @@ struct Frame {
   }
 };
 
+/// Whether the symbol "a::b::name<…>(…)" is that of the function `name`, whose arguments, of
+/// templates, too, may be written differently.
+bool is_called(const std::string& symbol, const std::string& name) {
+  const std::string plain = "::" + name.substr(0, name.find_first_of("<("));
+  const size_t at = symbol.find(plain), end = at + plain.size();
+  constexpr std::string_view next = "<([";  // the last before an ABI tag
+  return at != std::string::npos &&
+         (end == symbol.size() || next.find(symbol[end]) != std::string_view::npos);
+}
+
 /// Tells the functions at places in binaries by binutils' addr2line, which is asked once for each.
 class Symbols {
  public:
@@ -84,7 +94,7 @@ class Symbols {
       if (found.empty()) continue;
       // Where debug information has lines alone, the symbol in which the others are inlined stands
       // first, and last is its name without namespaces.
-      if (found.front().function.find("::" + found.back().function) != std::string::npos)
+      if (is_called(found.front().function, found.back().function))
         std::swap(found.front().function, found.back().function);
       frames = std::move(found);
     }
