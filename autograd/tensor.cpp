@@ -155,7 +155,8 @@ void Tensor::set_data(const Tensor& other) const {
   if (!fits) requires_grad_(false);
   impl_->set_value(theirs);
   requires_grad_(trains);
-  if (!fits && trains) static_cast<Accumulate&>(*impl_->accumulator).slots = {};
+  for (const Ref<Node>& end : {impl_->accumulator, impl_->resting})
+    if (!fits && end) static_cast<Accumulate&>(*end).slots = {};
 }
 
 bool TensorBase::is_leaf() const { return !requires_grad() || !impl_->history; }

@@ -410,3 +410,15 @@ TEST_CASE("the table of optimizers names every class of optim/algorithms") {
   }
   CHECK(listed == defined);
 }
+
+TEST_CASE("a flat parameter that got another shape while it wanted no gradient trains on") {
+  Tensor p = ones({2}).requires_grad_();
+  optim::SGD sgd({p}, optim::SGDOptions(1));
+  sgd.flatten();
+  p.requires_grad_(false);
+  p.set_data(ones({3}));
+  p.requires_grad_(true);
+  (p * 2).sum().backward();
+  sgd.step();
+  CHECK(p.detach().equal(full({3}, -1.)));
+}

@@ -42,6 +42,15 @@ void check_each(const std::vector<std::string>& texts, const std::string& part) 
   for (const std::string& text : texts) CHECK_MESSAGE(text.find(part) != std::string::npos, text);
 }
 
+/// Throws once, after the hooks of a DistributedDataParallel, which have sent both gradients.
+void fail_at_second_gradient(const nn::Linear& net) {
+  const auto arrived = std::make_shared<int>(0);
+  for (const Tensor& p : net->parameters())
+    p.register_post_accumulate_grad_hook([arrived](const Tensor&) {
+      if (++*arrived == 2) throw std::runtime_error("a bad batch");
+    });
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -132,11 +141,7 @@ TEST_CASE("gradients that were sent before backward() failed are of no use") {
       optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
       if (flat) sgd.flatten();
       DistributedDataParallel ddp(*net, kSmallBuckets, group);
-      int arrived = 0;
-      for (const Tensor& p : net->parameters())  // after ddp's own hook, which sends both
-        p.register_post_accumulate_grad_hook([&](const Tensor&) {
-          if (++arrived == 2) throw std::runtime_error("a bad batch");
-        });
+      fail_at_second_gradient(net);
       CHECK_THROWS_WITH(net->forward(ones({1, 2})).sum().backward(), "a bad batch");
       const auto refused = doctest::Contains("or one that failed");
       CHECK_THROWS_WITH_AS(sgd.step(), refused, Error);
@@ -156,11 +161,7 @@ TEST_CASE("calls of a backward() that failed write to no gradient of a later one
         optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
         if (flat) sgd.flatten();
         DistributedDataParallel ddp(*net, kSmallBuckets, group);
-        int arrived = 0;
-        for (const Tensor& p : net->parameters())
-          p.register_post_accumulate_grad_hook([&](const Tensor&) {
-            if (++arrived == 2) throw std::runtime_error("a bad batch");
-          });
+        fail_at_second_gradient(net);
         const auto loss = [&] { return net->forward(full({1, 2}, group->rank() + 1.)).sum(); };
         // Rank 0 goes on while its calls wait for rank 1.
         if (group->rank() == 1) std::this_thread::sleep_for(milliseconds(100));
