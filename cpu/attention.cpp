@@ -63,7 +63,7 @@ class Heads {
       if (of_scores)
         on_.gemm({.d = b.scores(scores_[1]), .a = b.queries(g), .b = b.seen(v).transpose(0, 1)});
       each_row(b, head, [&](const Row& row) { slopes(row, of_scores, dv.defined()); });
-      const Array p = b.scores(scores_[0]), ds = b.scores(scores_[1]);
+      const Array p = b.scores(scores_[0]), ds = of_scores ? b.scores(scores_[1]) : Array();
       if (dv.defined())
         on_.gemm({.d = b.seen(dv), .a = p.transpose(0, 1), .b = b.queries(g), .beta = before});
       if (d.dq.defined())

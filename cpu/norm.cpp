@@ -93,7 +93,7 @@ void row_norm_grad_as(const NormGrads& d, const Array& dx, const Array& g, const
           *rstds = norm.rstd.data<S>();
   const bool of_weight = d.dweight.defined() || d.dbias.defined();
   const int64_t padded = (length + kLanes - 1) / kLanes * kLanes;
-  const int64_t blocks = of_weight ? (g.numel() / length + kRows - 1) / kRows : 0;
+  const int64_t blocks = of_weight && length > 0 ? (g.numel() / length + kRows - 1) / kRows : 0;
   const Scratch<S> scratch(2 * blocks * padded);
   S *products = scratch.data(), *sums = products + blocks * padded;
   for_rows<S, 2>(

@@ -16,7 +16,7 @@ void softmax_as(const Array& y, const Array& x, bool log) {
     S *out = rows[0], *in = rows[1];
     const auto [top, total] = Exponentials<S>(out, in, length, padded);
     if (log) {
-      const S shift = std::log(total);
+      const S shift = math::logarithm(total);
       for (int64_t i = 0; i < padded; i += kLanes) at(out, i) = (at(in, i) - top) - shift;
     } else {
       for (int64_t i = 0; i < padded; i += kLanes) at(out, i) = at(out, i) / total;
@@ -75,31 +75,31 @@ struct Classes {
 template <class S>
 void cross_entropy_as(const Classes<S>& all, const Array& x) {
   const CrossEntropy& o = all.o;
-  for_rows<S, 1>(o.grad.defined() ? rows_of(o.grad) : Array(), {rows_of(x)},
-                 [&](int64_t row, std::array<S*, 2> rows, int64_t length, int64_t padded) {
-                   S *out = rows[0], *in = rows[1], &loss = all.loss[row];
-                   const S w = all.weigh(row);
-                   if (!all.counts(row)) {
-                     loss = 0;
-                     std::fill(out, out + padded, S(0));
-                     return;
-                   }
-                   const int64_t t = all.target[row];
-                   const Exponentials<S> e(out, in, length, padded);
-                   const S shift = std::log(e.total), hard = static_cast<S>(1 - o.smoothing) * w;
-                   const auto lost = [&](int64_t c) { return shift - (in[c] - e.top); };  // −ln p
-                   loss = hard * lost(t);
-                   if (o.smoothing != 0)
-                     loss += all.share * sum_of<S>(length, [&](int64_t c) {
-                               return all.weight_of(c) * lost(c);
-                             });
-                   if (!o.grad.defined()) return;
-                   const S factor = (hard + all.share * all.all) / e.total;
-                   for (int64_t i = 0; i < padded; i += kLanes) at(out, i) = at(out, i) * factor;
-                   if (o.smoothing != 0)
-                     for (int64_t c = 0; c < length; ++c) out[c] -= all.share * all.weight_of(c);
-                   out[t] -= hard;
-                 });
+  for_rows<S, 1>(
+      o.grad.defined() ? rows_of(o.grad) : Array(), {rows_of(x)},
+      [&](int64_t row, std::array<S*, 2> rows, int64_t length, int64_t padded) {
+        S *out = rows[0], *in = rows[1], &loss = all.loss[row];
+        const S w = all.weigh(row);
+        if (!all.counts(row)) {
+          loss = 0;
+          std::fill(out, out + padded, S(0));
+          return;
+        }
+        const int64_t t = all.target[row];
+        const Exponentials<S> e(out, in, length, padded);
+        const S shift = math::logarithm(e.total), hard = static_cast<S>(1 - o.smoothing) * w;
+        const auto lost = [&](int64_t c) { return shift - (in[c] - e.top); };  // −ln p
+        loss = hard * lost(t);
+        if (o.smoothing != 0)
+          loss +=
+              all.share * sum_of<S>(length, [&](int64_t c) { return all.weight_of(c) * lost(c); });
+        if (!o.grad.defined()) return;
+        const S factor = (hard + all.share * all.all) / e.total;
+        for (int64_t i = 0; i < padded; i += kLanes) at(out, i) = at(out, i) * factor;
+        if (o.smoothing != 0)
+          for (int64_t c = 0; c < length; ++c) out[c] -= all.share * all.weight_of(c);
+        out[t] -= hard;
+      });
 }
 
 /// The elements of 32 rows of up to 32 classes, a chunk for each class, joined in the order in
@@ -133,7 +133,7 @@ void cross_entropy_of_few(const Classes<S>& all, const Array& x, int64_t first, 
     power[c] = each(in[c], [](S v) { return math::power_of_e(v); });
   }
   const Chunk<S> total = join_classes<formula::Sum>(power, C),
-                 shift = each(total, [](S v) { return std::log(v); });
+                 shift = each(total, [](S v) { return math::logarithm(v); });
   for (int64_t k = 0; k < rows; ++k) {
     hard.v[k] = static_cast<S>(1 - o.smoothing) * all.weigh(first + k);
     if (all.counts(first + k))

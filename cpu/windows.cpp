@@ -142,13 +142,6 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
 
 constexpr int64_t kWindows = 16;  // side by side, whose largest elements are found together
 
-#ifdef HALFTAPE_SIMD
-template <int... I>
-simd::Vec even(simd::Vec a, simd::Vec b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (2 * I)...);
-}
-#endif
-
 /// v[l] = x[l·step] for first ≤ l < last.
 template <class S, class T>
 void take_apart(const T* x, int64_t step, int64_t first, int64_t last, S* v) {
@@ -161,8 +154,7 @@ void take_apart(const T* x, int64_t step, int64_t first, int64_t last, S* v) {
           const int64_t n = std::clamp<int64_t>(2 * last - 1 - begin, 0, kWidth);
           return simd::load_first(x + begin, static_cast<int>(n));
         };
-        simd::store(v + l, even(load(2 * l), load(2 * l + kWidth),
-                                std::make_integer_sequence<int, simd::kWidth>()));
+        simd::store(v + l, simd::even(load(2 * l), load(2 * l + kWidth)));
       }
       return;
     }

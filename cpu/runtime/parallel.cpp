@@ -109,6 +109,8 @@ class Pool {
     while (static_cast<int>(threads_.size()) < wanted && !refused_) {
       try {
         threads_.emplace_back([this] { serve(); });
+      } catch (const std::bad_alloc&) {
+        return;  // the next loop asks again
       } catch (const std::system_error& e) {
         refused_ = true;
         warning_ = "set_num_threads: of " + std::to_string(wanted) + " threads beside the caller " +

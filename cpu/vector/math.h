@@ -264,6 +264,9 @@ inline float far_log(float x) {
   const detail::Logarithm l(x);
   return detail::logarithm_of(x, 0, l.mantissa - l.minus_exponent * detail::kLn2);
 }
+/// ln x of one number, of float the same on every system.
+inline float logarithm(float x) { return far_log(x); }
+inline double logarithm(double x) { return std::log(x); }
 inline float log1p(float x) { return detail::logarithm_of(x, -1, detail::log1p(x)); }
 inline float log2(float x) {
   const detail::Logarithm l(x);

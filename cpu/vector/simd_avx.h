@@ -2,6 +2,8 @@
 #pragma once
 #include <immintrin.h>
 
+#include <utility>
+
 #include "halftape/core/half.h"
 
 namespace halftape::cpu::simd {
@@ -223,5 +225,13 @@ inline void transpose(Vec r[kWidth]) {
 }
 
 #endif
+
+/// Every second element of both, the first included.
+inline Vec even(Vec a, Vec b) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(a, b, (2 * I)...);
+  }
+  (std::make_integer_sequence<int, kWidth>());
+}
 
 }  // namespace halftape::cpu::simd

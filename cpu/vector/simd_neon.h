@@ -66,6 +66,9 @@ inline bool any_nan(Vec a, Vec b) {
                               vorrq_u32(is_nan(b.low), is_nan(b.high)))) != 0;
 }
 
+/// Every second element of both, the first included.
+inline Vec even(Vec a, Vec b) { return {vuzp1q_f32(a.low, a.high), vuzp1q_f32(b.low, b.high)}; }
+
 /// One bit for each lane.
 using Bits = uint8_t;
 /// The bit of each lane.

@@ -6,10 +6,12 @@
 
 #include <halftape/halftape.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <vector>
 
+#include "halftape/cpu/runtime/parallel.h"
 #include "halftape/tests/faults/places.h"
 #include "halftape/tests/faults/run.h"
 #include "halftape/tests/support/warnings.h"
@@ -141,6 +143,32 @@ TEST_CASE("threads that do not start cost no bit") {
     }
   CHECK(places == 2 * 4);
   MESSAGE(places, " places");
+}
+
+TEST_CASE("a loop whose threads find no memory runs on those there are") {
+  const Threads four(4);
+  int places = 0;
+  for (int64_t nth = 1, reached = 1; reached; ++nth, ++places) {
+    const pid_t child = fork();  // as above
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      std::atomic<int> done = 0;
+      fail_new(nth);
+      try {
+        cpu::parallel_for(8, [&](int64_t) { ++done; });
+      } catch (...) {
+        _exit(2);
+      }
+      const bool failed = fail_new(0) == 0;
+      _exit((done == 8 ? 0 : 2) + failed);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK((WEXITSTATUS(status) & 2) == 0);
+    reached = WEXITSTATUS(status) & 1;
+  }
+  CHECK(places > 3);
 }
 
 TEST_CASE("a loader or an asynchronous optimizer whose threads do not start says so") {

@@ -29,6 +29,23 @@ Tensor beside(Scalar s, const Tensor& like) {
   return Tensor(full({}, s, d, like.device()));
 }
 
+/// Whether a whole number is none of the integers of `like`, and would be taken for another.
+bool is_beyond(Scalar s, const Tensor& like) {
+  if (kind(s.kind()) != 1 || kind(like.dtype()) != 1) return false;
+  return visit(like.dtype(), [&](auto t) {
+    using T = typename decltype(t)::type;
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return !std::in_range<T>(s.to_int64());
+    else
+      return false;
+  });
+}
+Tensor beside_checked(const char* op, Scalar s, const Tensor& like) {
+  HALFTAPE_CHECK(!is_beyond(s, like), op, ": ", s.to_int64(), " is no number of ", like.dtype(),
+                 "; convert the tensor with .to(kInt64)");
+  return beside(s, like);
+}
+
 void check_sub(Dtype a, Dtype b) {
   HALFTAPE_CHECK(a != kBool && b != kBool,
                  "sub: not for bool; to invert a mask use ~ or logical_not()");
@@ -154,10 +171,10 @@ Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
                 });
 }
 Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
-  return where(condition, beside(a, b), b);
+  return where(condition, beside_checked("where", a, b), b);
 }
 Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
-  return where(condition, a, beside(b, a));
+  return where(condition, a, beside_checked("where", b, a));
 }
 
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
@@ -245,7 +262,7 @@ Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rou
                                   : binary<formula::FloorDivide>(a, b);
 }
 Tensor div(const Tensor& a, Scalar b, std::optional<std::string_view> rounding_mode) {
-  return rounding_mode ? div(a, beside(b, a), rounding_mode) : div(a, b);
+  return rounding_mode ? div(a, beside_checked("div", b, a), rounding_mode) : div(a, b);
 }
 
 Tensor pow(Scalar a, const Tensor& b) {
@@ -255,11 +272,11 @@ Tensor pow(Scalar a, const Tensor& b) {
 }
 Tensor remainder(Scalar a, const Tensor& b) {
   check_defined("remainder", b);
-  return remainder(beside(a, b), b);
+  return remainder(beside_checked("remainder", a, b), b);
 }
 Tensor xlogy(Scalar a, const Tensor& b) {
   check_defined("xlogy", b);
-  return xlogy(beside(a, b), b);
+  return xlogy(beside(a.to_double(), b), b);
 }
 
 Tensor clamp_min(const Tensor& x, const Tensor& min) {
@@ -288,26 +305,34 @@ Tensor prelu(const Tensor& x, const Tensor& weight) {
   return binary<formula::Prelu>(x, reshape(weight, channels));
 }
 
-#define HALFTAPE_WITH_NUMBER(function)         \
+#define HALFTAPE_WITH_NUMBER(function, number) \
   Tensor function(const Tensor& a, Scalar b) { \
     check_defined(#function, a);               \
-    return function(a, beside(b, a));          \
+    return function(a, number);                \
   }
-HALFTAPE_WITH_NUMBER(floor_divide)
-HALFTAPE_WITH_NUMBER(fmod)
-HALFTAPE_WITH_NUMBER(remainder)
-HALFTAPE_WITH_NUMBER(xlogy)
-HALFTAPE_WITH_NUMBER(copysign)
-HALFTAPE_WITH_NUMBER(eq)
-HALFTAPE_WITH_NUMBER(ne)
-HALFTAPE_WITH_NUMBER(lt)
-HALFTAPE_WITH_NUMBER(le)
-HALFTAPE_WITH_NUMBER(gt)
-HALFTAPE_WITH_NUMBER(ge)
-HALFTAPE_WITH_NUMBER(bitwise_and)
-HALFTAPE_WITH_NUMBER(bitwise_or)
-HALFTAPE_WITH_NUMBER(bitwise_xor)
+HALFTAPE_WITH_NUMBER(floor_divide, beside_checked("floor_divide", b, a))
+HALFTAPE_WITH_NUMBER(fmod, beside_checked("fmod", b, a))
+HALFTAPE_WITH_NUMBER(remainder, beside_checked("remainder", b, a))
+HALFTAPE_WITH_NUMBER(xlogy, beside(b.to_double(), a))  // floating-point numbers in any case
+HALFTAPE_WITH_NUMBER(copysign, beside(b.to_double(), a))
+HALFTAPE_WITH_NUMBER(bitwise_and, beside(b, a))
+HALFTAPE_WITH_NUMBER(bitwise_or, beside(b, a))
+HALFTAPE_WITH_NUMBER(bitwise_xor, beside(b, a))
 #undef HALFTAPE_WITH_NUMBER
+
+#define HALFTAPE_COMPARED_WITH_NUMBER(function)            \
+  Tensor function(const Tensor& a, Scalar b) {             \
+    check_defined(#function, a);                           \
+    if (is_beyond(b, a)) return function(a.to(kInt64), b); \
+    return function(a, beside(b, a));                      \
+  }
+HALFTAPE_COMPARED_WITH_NUMBER(eq)
+HALFTAPE_COMPARED_WITH_NUMBER(ne)
+HALFTAPE_COMPARED_WITH_NUMBER(lt)
+HALFTAPE_COMPARED_WITH_NUMBER(le)
+HALFTAPE_COMPARED_WITH_NUMBER(gt)
+HALFTAPE_COMPARED_WITH_NUMBER(ge)
+#undef HALFTAPE_COMPARED_WITH_NUMBER
 
 Tensor logical_not(const Tensor& x) {
   const ErrorScope scope("logical_not", x);

@@ -63,18 +63,21 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
   const Shape flat{x.size(0), 1, numel(wanted)}, all{x.size(0), x.size(1), numel(wanted)};
   Tensor y;
   for (int corner = 0; corner < (nearest ? 1 : 1 << n); ++corner) {
-    Tensor at, weight;
+    Tensor at, inside, weight;
     for (int d = 0; d < n; ++d) {
       const auto k = static_cast<size_t>(d);
       const int step = corner >> (n - 1 - d) & 1;
       const Tensor i = first[k] + step;
       const Tensor within = clamp(i, 0, lengths[d] - 1).to(kInt64);
-      Tensor part = ((i >= 0) * (i < lengths[d])).to(wide);
-      if (!nearest) part = part * (step ? beyond[k] : 1 - beyond[k]);
+      const Tensor here = (i >= 0) * (i < lengths[d]), part = step ? beyond[k] : 1 - beyond[k];
       at = d ? at * lengths[d] + within : within;
+      inside = d ? inside * here : here;
       weight = d ? weight * part : part;
     }
-    const Tensor value = gather(image, 2, expand(reshape(at, flat), all)) * reshape(weight, flat);
+    // Chosen, as 0 times a pixel at the edge may be no number.
+    Tensor value = gather(image, 2, expand(reshape(at, flat), all));
+    value = where(reshape(inside, flat), value, 0);
+    if (!nearest) value = value * reshape(weight, flat);
     y = y.defined() ? y + value : value;
   }
   return reshape(y.to(x.dtype()), detail::joined({x.size(0), x.size(1)}, wanted));

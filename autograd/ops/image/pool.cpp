@@ -271,8 +271,9 @@ Tensor random_begins(const Tensor& u, int64_t length, int64_t size, int64_t coun
       full({u.size(0), u.size(1), 1}, length - size, TensorOptions(kInt64).device(u.device()));
   if (count == 1) return last;
   const double alpha = static_cast<double>(length - size) / static_cast<double>(count - 1);
-  const Tensor from = unsqueeze(u, -1);
-  const Tensor begin = floor((arange(count - 1, u.options()) + from) * alpha) - floor(from * alpha);
+  const Tensor from = unsqueeze(widened(u), -1);  // 16 bits do not count that far
+  const Tensor begin =
+      floor((arange(count - 1, from.options()) + from) * alpha) - floor(from * alpha);
   return cat({begin.to(kInt64), last}, -1);
 }
 

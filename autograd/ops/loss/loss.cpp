@@ -47,6 +47,8 @@ Tensor bounded_square(const Tensor& d, double bound) {
   return c * (d - 0.5 * c);
 }
 
+const Tensor* or_else(const Tensor& x, const Tensor& other) { return &(x.defined() ? x : other); }
+
 /// y·ln y, 0 with a derivative of 0 where y is 0.
 Tensor entropy(const Tensor& y) { return y * log(where(y == 0, 1, y)); }
 
@@ -122,8 +124,10 @@ Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
   const auto inputs = cast_inputs(cast_list::mse_loss.converting(float32), a, b);
   const auto& [x, y] = inputs;
   detail::same_shape("mse_loss", x, y);
-  const bool narrow = inputs.compute_as() && is_16bit(result_type(x, y));
-  return detail::reduced("mse_loss", square((narrow ? x.to(kFloat32) : x) - y), reduction);
+  const Dtype dtype = result_type(x, y);
+  const Tensor d = (is_narrow(dtype) ? x.to(kFloat32) : x) - y;
+  const Tensor loss = detail::reduced("mse_loss", square(d), reduction);
+  return inputs.compute_as() ? loss : loss.to(dtype);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const Tensor& weight,
@@ -132,12 +136,12 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
   const auto [x, y, w, p] =
       cast_inputs<2>(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
   detail::same_shape("binary_cross_entropy_with_logits", x, y);
+  const Dtype dtype = result_type({&x, &y, or_else(w, x), or_else(p, x)});
   // ln(1 − σ(x)) = ln σ(x) − x.
-  const Tensor left = (1 - y) * x;
-  const Tensor tail = -log_sigmoid(x);
-  Tensor losses = p.defined() ? left + (1 + (p - 1) * y) * tail : left + tail;
-  if (w.defined()) losses = losses * w;
-  return detail::reduced("binary_cross_entropy_with_logits", losses, reduction);
+  const Tensor u = widened(x), v = widened(y), left = (1 - v) * u, tail = -log_sigmoid(u);
+  Tensor losses = p.defined() ? left + (1 + (widened(p) - 1) * v) * tail : left + tail;
+  if (w.defined()) losses = losses * widened(w);
+  return detail::reduced("binary_cross_entropy_with_logits", losses, reduction).to(dtype);
 }
 
 Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weight,
@@ -145,9 +149,10 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
   const ErrorScope scope("binary_cross_entropy", a, b);
   const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   detail::same_shape("binary_cross_entropy", p, y);
-  Tensor losses = binary<formula::BinaryCrossEntropy>(p, y);
-  if (w.defined()) losses = losses * w;
-  return detail::reduced("binary_cross_entropy", losses, reduction);
+  const Dtype dtype = result_type({&p, &y, or_else(w, p)});
+  Tensor losses = binary<formula::BinaryCrossEntropy>(widened(p), widened(y));
+  if (w.defined()) losses = losses * widened(w);
+  return detail::reduced("binary_cross_entropy", losses, reduction).to(dtype);
 }
 
 }  // namespace halftape

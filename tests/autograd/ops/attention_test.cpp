@@ -124,6 +124,21 @@ TEST_CASE("attention as one op and by the formula are equally near to float64") 
     }
 }
 
+TEST_CASE("an input of attention has the same gradient alone as beside the others") {
+  for (size_t n = 0; n < kCases.size(); ++n) {
+    CAPTURE(n);
+    const Inputs in(kCases[n], kFloat32);
+    const TensorList together = autograd::grad({weighed(attended(in, kCases[n], false))}, in.all());
+    for (size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      for (const Tensor& x : in.all()) x.set_requires_grad(false);
+      const Tensor only = in.all()[i].set_requires_grad(true);
+      CHECK(
+          autograd::grad({weighed(attended(in, kCases[n], false))}, {only})[0].equal(together[i]));
+    }
+  }
+}
+
 TEST_CASE("second derivatives of attention are the formula's") {
   for (size_t n = 0; n < kCases.size(); ++n) {
     CAPTURE(n);

@@ -232,6 +232,32 @@ TEST_CASE("what is infinite stays in the windows that it lies in") {
   CHECK(isnan(larger).sum().item() == 4);
 }
 
+TEST_CASE("what is infinite at an edge of an image is not seen from outside it") {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  Tensor image = zeros({1, 1, 3, 3});
+  image.index_put_({0, 0, 0, 0}, inf);
+  for (const Interpolation mode : {Interpolation::Bilinear, Interpolation::Nearest}) {
+    const Tensor points = full({1, 1, 1, 2}, -3.0).requires_grad_();
+    const Tensor y = grid_sample(image, points, mode);
+    CHECK(y.item() == 0);
+    if (mode == Interpolation::Nearest) continue;  // whose result does not depend on the points
+    y.sum().backward();
+    CHECK(points.grad().to_vector() == Values{0, 0});
+  }
+}
+
+TEST_CASE("a norm over no elements has empty gradients") {
+  for (const Shape& shape : {Shape{2, 0}, Shape{2, 0, 3}}) {
+    const Shape over = shape.slice(1);
+    nn::LayerNorm norm(over);
+    const Tensor x = zeros(shape).requires_grad_();
+    norm(x).sum().backward();
+    rms_norm(x, over, norm->weight).sum().backward();
+    CHECK(x.grad().sizes() == x.sizes());
+    CHECK(norm->weight.grad().sizes() == over);
+  }
+}
+
 TEST_CASE("a byte takes -1 for 255, as C does, and no fraction below 0") {
   CHECK(full({1}, -1, kUInt8).item() == 255);
   CHECK(full({1}, -0.5, kUInt8).item() == 0);

@@ -47,6 +47,43 @@ TEST_CASE("integers beyond 2^53 are exact beside numbers, in clamp and in compar
   CHECK(ints_of(square(ints({root}))) == Ints{root * root});
 }
 
+TEST_CASE("a number beyond a tensor's integers is compared as it is, and refused as a divisor") {
+  for (const Dtype d : {kUInt8, kInt8, kInt16, kInt32}) {
+    CAPTURE(d);
+    // Each has the low bits of an element: wrapped, it would be taken for that.
+    const Tensor x = tensor({5, 44}, kInt64).to(d);
+    for (const int64_t wrapped : {(int64_t{1} << 32) + 44, 44 - (int64_t{1} << 32)}) {
+      const bool above = wrapped > 0;
+      CHECK(ints_of(x == wrapped) == Ints{0, 0});
+      CHECK(ints_of(x != wrapped) == Ints{1, 1});
+      CHECK(ints_of(x < wrapped) == Ints{above, above});
+      CHECK(ints_of(x <= wrapped) == Ints{above, above});
+      CHECK(ints_of(x > wrapped) == Ints{!above, !above});
+      CHECK(ints_of(x >= wrapped) == Ints{!above, !above});
+      const auto refused = [&](const char* op, const std::function<void()>& call) {
+        CHECK_THROWS_WITH_AS(call(),
+                             doctest::Contains((std::string(op) + ": " + std::to_string(wrapped) +
+                                                " is no number of " + std::string(name(d)))
+                                                   .c_str()),
+                             Error);
+      };
+      refused("floor_divide", [&] { floor_divide(x, wrapped); });
+      refused("div", [&] { div(x, wrapped, "trunc"); });
+      refused("remainder", [&] { x % wrapped; });
+      refused("remainder", [&] { remainder(Scalar(wrapped), x); });
+      refused("fmod", [&] { fmod(x, wrapped); });
+      refused("where", [&] { where(x > 9, wrapped, x); });
+      CHECK(copysign(x, wrapped).to_vector() ==
+            (above ? std::vector<double>{5, 44} : std::vector<double>{-5, -44}));
+      CHECK(xlogy(x, (int64_t{1} << 32)).to_vector() ==
+            xlogy(x.to(kFloat32), (int64_t{1} << 32)).to_vector());
+      CHECK(ints_of((x & wrapped).to(kInt64)) == Ints{5 & wrapped, 44 & wrapped});
+    }
+    CHECK(ints_of(x == 44) == Ints{0, 1});
+  }
+  CHECK(ints_of(tensor({255}, kInt64).to(kUInt8) == -1) == Ints{0});
+}
+
 TEST_CASE("integers wrap around and never trap") {
   constexpr int64_t low = std::numeric_limits<int64_t>::min(),
                     high = std::numeric_limits<int64_t>::max();

@@ -141,6 +141,30 @@ TEST_CASE("an average of halves is rounded once") {
   CHECK(adaptive_avg_pool2d(x, 3).to_vector() == std::vector<double>(9, 300));
 }
 
+TEST_CASE("with ceil_mode a window may be larger than the input, as far as a stride reaches") {
+  const Tensor x = tensor({1.0, 2.0, 3.0, 6.0}).reshape({1, 1, 2, 2});
+  CHECK(max_pool2d(x, 3, 2, 0, 1, true).to_vector() == std::vector<double>{6});
+  CHECK(max_pool3d(x.unsqueeze(2), {1, 3, 3}, 2, 0, 1, true).to_vector() == std::vector<double>{6});
+  CHECK(avg_pool2d(x, 3, 2, 0, true).to_vector() == std::vector<double>{3});
+  CHECK(avg_pool2d(x, 3, 2, 0, true, true, 3).to_vector() == std::vector<double>{4});
+  const Tensor line = tensor({2.0, 4.0}).reshape({1, 2}).requires_grad_();
+  const Tensor y = avg_pool1d(line, 3, 2, 0, true);
+  CHECK(y.to_vector() == std::vector<double>{3});
+  y.sum().backward();
+  CHECK(line.grad().to_vector() == std::vector<double>{0.5, 0.5});
+  for (const bool ceil : {false, true})
+    CHECK_THROWS_WITH_AS(max_pool2d(x, 4, 2, 0, 1, ceil), Contains("covers 4 elements"), Error);
+}
+
+TEST_CASE("windows of fractional pooling are placed in float32, of halves as well") {
+  const Tensor x = rand({1, 1, 453, 453}), samples = full({1, 1, 2}, 0.3, kBFloat16);
+  const auto [y, at] = fractional_max_pool2d(x.to(kBFloat16), 2, 301, samples);
+  const auto [wide, places] =
+      fractional_max_pool2d(x.to(kBFloat16).to(kFloat32), 2, 301, samples.to(kFloat32));
+  CHECK(at.equal(places));
+  CHECK(y.equal(wide.to(kBFloat16)));
+}
+
 TEST_CASE("pooling refuses wrong arguments") {
   const Tensor x = randn({1, 2, 5, 5});
   const auto refuses = [](const auto& call, const char* text) {

@@ -259,6 +259,22 @@ TEST_CASE("half losses are computed in float32, whose mean does not overflow") {
     CHECK(l1_loss(x, y).item() == 600);
     CHECK(l1_loss(x, y).dtype() == d);
     CHECK(l1_loss(x, y.to(kFloat32)).dtype() == kFloat32);
+    const auto rounded = [d](const Tensor& exact) { return exact.to(d).to(kFloat64).item(); };
+    const Tensor large = tensor({300.0, 0.0, 0.0, 0.0}, d), none = zeros({4}, d);
+    CHECK(mse_loss(large, none).item() == rounded(tensor({22500.0})));
+    CHECK(mse_loss(large, none).dtype() == d);
+    // ln(1 + e⁻⁸), of which 1 − σ(−8) has no digit in 16 bits.
+    const Tensor logit = full({1}, -8, d).requires_grad_(), is_one = zeros({1}, d);
+    const Tensor loss = binary_cross_entropy_with_logits(logit, is_one);
+    CHECK(loss.item() == doctest::Approx(std::log1p(std::exp(-8.0))).epsilon(epsilon(d)));
+    CHECK(loss.dtype() == d);
+    loss.backward();
+    CHECK(logit.grad().item() == doctest::Approx(1 / (1 + std::exp(8.0))).epsilon(epsilon(d)));
+    const Tensor heavy = full({2}, 40000, d), p = full({2}, 0.5, d);
+    CHECK(binary_cross_entropy(p, zeros({2}, d), heavy).item() ==
+          rounded(heavy.to(kFloat64).mean() * std::log(2.0)));
+    CHECK(binary_cross_entropy_with_logits(zeros({2}, d), zeros({2}, d), heavy.to(kFloat32))
+              .dtype() == kFloat32);
   }
 }
 

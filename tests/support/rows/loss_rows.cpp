@@ -35,8 +35,7 @@ void elements(Rows& rows, const std::string& name,
                     .low = domain.low,
                     .high = domain.high,
                     .kinks = domain.kinks,
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
   }
 }
 
@@ -107,8 +106,7 @@ void element_rows(Rows& rows) {
                         },
                     .low = 0.4,
                     .high = 3,
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
   elements(
       rows, "soft_margin_loss",
       [](const Tensor& x, const Tensor& y, Reduction r) { return soft_margin_loss(x, y, r); },
@@ -149,8 +147,7 @@ void margin_rows(Rows& rows) {
                           return as_reduced(out, reduction);
                         },
                     .kinks = {0.8},
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
     rows.push_back({.name = "margin_ranking_loss",
                     .call =
                         [=](const TensorList& x) {
@@ -164,8 +161,7 @@ void margin_rows(Rows& rows) {
                             out.push_back(cut(0.3 - plus_minus[i] * (in[0].v[i] - in[1].v[i])));
                           return as_reduced(out, reduction);
                         },
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
     rows.push_back({.name = "cosine_embedding_loss",
                     .call =
                         [=](const TensorList& x) {
@@ -246,8 +242,7 @@ void class_margin_rows(Rows& rows) {
                             }
                             return as_reduced(out, reduction);
                           },
-                      .cast = Cast::Float32,
-                      .one_kernel = false});
+                      .cast = Cast::Float32});
     rows.push_back(
         {.name = "multilabel_margin_loss",
          .call =
@@ -265,8 +260,7 @@ void class_margin_rows(Rows& rows) {
                  for (const size_t other : {1, 3}) sum += cut(1 - (x[own] - x[other]));
                return as_reduced({sum / 4, 0, 0}, reduction);
              },
-         .cast = Cast::Float32,
-         .one_kernel = false});
+         .cast = Cast::Float32});
   }
 }
 
@@ -289,8 +283,7 @@ void class_probability_rows(Rows& rows) {
                }
                return as_reduced(out, reduction);
              },
-         .cast = Cast::Float32,
-         .one_kernel = false});
+         .cast = Cast::Float32});
     // The probabilities of all classes, which get a gradient, too.
     for (const double smoothing : {0.0, 0.1})
       rows.push_back({.name = "cross_entropy of probabilities",
@@ -311,8 +304,7 @@ void class_probability_rows(Rows& rows) {
                           },
                       .low = 0.1,
                       .high = 1,
-                      .cast = Cast::Float32,
-                      .one_kernel = false});
+                      .cast = Cast::Float32});
   }
 }
 

@@ -252,8 +252,7 @@ void loss_rows(Rows& rows) {
                             out.push_back(std::pow(in[0].v[i] - in[1].v[i], 2));
                           return as_reduced(out, reduction);
                         },
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
     rows.push_back({.name = "binary_cross_entropy_with_logits",
                     .call =
                         [=](const TensorList& x) {
@@ -271,8 +270,7 @@ void loss_rows(Rows& rows) {
                         },
                     .low = 0.05,
                     .high = 0.95,
-                    .cast = Cast::Float32,
-                    .one_kernel = false});
+                    .cast = Cast::Float32});
     rows.push_back(
         {.name = "binary_cross_entropy",
          .call =
@@ -288,8 +286,7 @@ void loss_rows(Rows& rows) {
              },
          .low = 0.05,
          .high = 0.95,
-         .cast = Cast::Refuse,
-         .one_kernel = false});
+         .cast = Cast::Refuse});
     // Classes 2, 0, ignored; weights of the classes; smoothing towards 1/C.
     for (const double smoothing : {0.0, 0.1}) {
       rows.push_back({.name = "cross_entropy",
