@@ -246,7 +246,19 @@ void move(const Queue& q, const Layout<2>& a) {
   });
 }
 
+constexpr const char* kOtherArchitecture = "the backend was not built for this GPU's architecture";
+
 }  // namespace
+
+std::string architecture_obstacle(int capability) {
+#if defined(__CUDA_ARCH_LIST__)
+  constexpr int built_for[] = {__CUDA_ARCH_LIST__};  // ascending; 750 is 7.5
+#else
+  constexpr int built_for[] = {750};  // the rig
+#endif
+  if (10 * capability >= built_for[0]) return "";
+  return std::string(kOtherArchitecture) + " (sm_" + std::to_string(capability) + ")";
+}
 
 std::string kernels_obstacle() {
   // This call fails if there is no code for the GPU's architecture.
@@ -255,8 +267,10 @@ std::string kernels_obstacle() {
       cudaFuncGetAttributes(&unused, reinterpret_cast<const void*>(&fill_elements<uint32_t>));
   (void)cudaGetLastError();
   if (e == cudaSuccess) return "";
-  return std::string("the backend was not built for this GPU's architecture (") +
-         cudaGetErrorName(e) + ")";
+  const std::string name = std::string(" (") + cudaGetErrorName(e) + ")";
+  if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction)
+    return kOtherArchitecture + name;
+  return cudaGetErrorString(e) + name;
 }
 
 void copy(const Array& to, const Array& from) {

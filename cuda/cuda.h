@@ -20,6 +20,10 @@ DeviceIndex device_count();
 std::string device_name(Device device = kCUDA);
 int compute_capability(Device device = kCUDA);
 
+/// Makes the device CUDA's current one in this thread, for calls of other libraries. Halftape's own
+/// calls, and letting go of a tensor, make it that of the tensor.
+void use_device(Device device);
+
 /// Waits for all work on the device. Throws what has failed there since the last wait.
 void synchronize(Device device = kCUDA);
 
@@ -97,6 +101,7 @@ class Event {
 
  private:
   std::shared_ptr<void> handle_;
+  Device device_;
   bool timing_;
 };
 

@@ -105,12 +105,16 @@ class Graph::Captured final : public Capture {
 
   void replay() {
     HALFTAPE_CHECK(!detail::Stage::current(), "Graph: replayed inside the step of another graph");
+    recording_->check_queue();  // before anything is written
     for (const detail::KeptCast& c : casts_) c.refresh(backend_);
     auto* const bytes = host_.data<uint8_t>();
     for (const Value& v : values_) v.refresh(reinterpret_cast<std::byte*>(bytes) + v.at);
     if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
       const auto n = static_cast<int64_t>(used_);
-      backend_.copy_across(live_.slice(0, 0, n), host_.slice(0, 0, n), false);
+      // From memory that the device may read later: no replay waits for the one before it.
+      const Array now(backend_.allocate_pinned(used_), Shape{n}, Strides{1}, 0, kUInt8);
+      std::memcpy(now.raw(), bytes, used_);
+      backend_.copy_across(live_.slice(0, 0, n), now, true);
       std::memcpy(sent_.data(), bytes, used_);
       current_ = true;
     }

@@ -15,6 +15,8 @@ class Recording {
   /// Calls `work` and records its calls of the backend instead of carrying them out. Memory that
   /// `work` allocates stays with the recording.
   virtual void record(const std::function<void()>& work) = 0;
+  /// Throws if replay() is refused in the current queue.
+  virtual void check_queue() const = 0;
   /// Puts the recorded work into the current queue, and returns before it is done.
   virtual void replay() = 0;
   /// The number of recorded kernels and copies.

@@ -160,13 +160,13 @@ bool can_finish(const Gemm& g) {
 }
 
 /// The FusedGemm for products that can_finish() accepts.
-bool multiply_fused(const Queue& q, const Gemm& g) {
+Outcome multiply_fused(const Queue& q, const Gemm& g) {
   const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
   const auto address = [](const Array& x) {
     return x.defined() ? static_cast<const char*>(x.raw()) : nullptr;
   };
   const int64_t aux_bits = g.aux.defined() && g.aux.dtype() == kUInt8 ? 8 : 1;
-  bool done = false;
+  Outcome outcome = Outcome::Refused;
   each_product({.d = g.d,
                 .a = readable(g.a),
                 .b = readable(g.b),
@@ -176,9 +176,9 @@ bool multiply_fused(const Queue& q, const Gemm& g) {
                  p.finish = {g.epilogue, address(g.aux),
                              g.aux.defined() ? g.aux.strides()[0] * aux_bits : 0,
                              address(g.bias_grad)};
-                 done = multiply_in_library(q, p);
+                 outcome = multiply_in_library(q, p);
                });
-  return done;
+  return outcome;
 }
 
 /// The product alone.
@@ -222,7 +222,7 @@ void multiply(CudaBackend& on, const Gemm& given) {
   each_product(
       {.d = d, .a = a, .b = b, .bias = fused ? &bias : nullptr, .alpha = g.alpha, .beta = g.beta},
       [&](const Product& p) {
-        if (!multiply_in_library(q, p)) multiply_in_kernel(q, p);
+        if (multiply_in_library(q, p) != Outcome::Done) multiply_in_kernel(q, p);
       });
   if (g.bias && !fused)
     on.binary(BinaryOps::index<formula::Add>(), g.d, d, g.bias->expand(g.d.shape()));
@@ -239,7 +239,7 @@ void CudaBackend::gemm(const Gemm& g) {
   }
   if (can_finish(g)) {
     const Queue q = queue(g.d);
-    if (finishes_right(q, g, multiply_fused) && multiply_fused(q, g)) return;
+    if (finishes_right(q, g, multiply_fused) && multiply_fused(q, g) == Outcome::Done) return;
   }
   gemm_unfused(*this, g, {masked_relu, gelu_and_input});
 }

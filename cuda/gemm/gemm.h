@@ -47,12 +47,16 @@ inline Order order_for(const void* bias_grad) {
   return bias_grad ? Order::ByColumns : Order::Neither;
 }
 
-/// Multiplies by cuBLASLt. Returns false and does nothing if it has no algorithm. The matrices are
-/// floating and ordered by rows or by columns; d has the factors' dtype or is float32. A bias is
-/// contiguous, aligned to 16 bytes and of d's dtype; with it d is ordered by rows and not float64,
-/// and beta is 0. The same holds for anything to finish, then of one matrix, and for bias_grad; aux
-/// and each of its rows are aligned as well. bias and bias_grad exclude each other.
-bool multiply_in_library(const Queue& q, const Product& p);
+/// What becomes of a product that the library is asked for. Nothing is done if it has no algorithm,
+/// or lacks memory, as it seems, and may do it another time.
+enum class Outcome { Done, Refused, NotNow };
+
+/// Multiplies by cuBLASLt. The matrices are floating and ordered by rows or by columns; d has the
+/// factors' dtype or is float32. A bias is contiguous, aligned to 16 bytes and of d's dtype; with
+/// it d is ordered by rows and not float64, and beta is 0. The same holds for anything to finish,
+/// then of one matrix, and for bias_grad; aux and each of its rows are aligned as well. bias and
+/// bias_grad exclude each other.
+Outcome multiply_in_library(const Queue& q, const Product& p);
 /// Multiplies by our own kernel, which is correct rather than fast. Ignores p.finish.
 void multiply_in_kernel(const Queue& q, const Product& p);
 
@@ -60,13 +64,15 @@ void multiply_in_kernel(const Queue& q, const Product& p);
 void masked_relu(const Array& d, const Array& mask, bool gradient);
 void gelu_and_input(const Array& d, const Array& aux, const Array& v);
 
-/// A product with an epilogue of the library. Returns false and does nothing if it has no
-/// algorithm.
-using FusedGemm = bool (*)(const Queue& q, const Gemm& g);
+/// A product with an epilogue of the library.
+using FusedGemm = Outcome (*)(const Queue& q, const Gemm& g);
 /// True if the library finishes products like g as core/contract/tasks/gemm.h says, including NaN
 /// and the one rounding. A smaller product finds out, once for each device, kind of product and
-/// rough size. False if nobody has found out before the stream is captured.
+/// rough size. False if nobody has found out before the stream is captured, and for now if the
+/// library lacks memory.
 bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply);
+/// True while a Graph, or anybody else, captures the stream: nobody may wait then.
+bool is_captured(cudaStream_t stream);
 /// True with HALFTAPE_CUDA_LOG=1: each answer, and each product that the library is asked for, is a
 /// line of JSON on standard error.
 bool logs_gemm();

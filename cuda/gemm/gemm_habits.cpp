@@ -88,8 +88,11 @@ Array aligned_rows(Device device, const Shape& s, Dtype dtype) {
   return Array({s[0], (s[1] + 7) / 8 * 8}, dtype, device).slice(1, 0, s[1]);
 }
 
-/// One question: what the library gets wrong, or "". Another round has other numbers.
-const char* ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round,
+constexpr const char* kNotNow = "not now";  // no answer
+
+/// One question: what the library gets wrong, or "". Another round has other numbers. `rounded`: it
+/// may round partial sums.
+const char* ask(const Queue& q, const Gemm& like, const Kind& of, bool rounded, uint64_t round,
                 FusedGemm multiply) {
   const Dtype factors = like.a.dtype(), result = like.d.dtype();
   const bool gradient = like.epilogue == Epilogue::DRelu || like.epilogue == Epilogue::DGelu,
@@ -139,8 +142,6 @@ const char* ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round
   if (gelu)  // not rounded to 16 bits, so that a second rounding of the library shows
     right.d = Array({of.m, of.n}, compute_dtype(result), kCPU);
   cpu_backend().gemm(right);
-  // Partial sums of float16 are rounded, if that is allowed.
-  const bool rounded = Context::reduced_sums && result == kFloat16;
   // A GELU near 0 may have an error that halves of training do not notice, but no float32.
   const double relative = gelu      ? (is_16bit(result) ? 0.51 : 2) * epsilon(result)
                           : rounded ? 8 * epsilon(result)
@@ -150,7 +151,8 @@ const char* ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round
                                  : 0;
   // The terms of a bias's gradient may be rounded or not: those of d; those of a are exact.
   const double terms = gradient ? 8 * std::sqrt(static_cast<double>(of.m)) : 1;
-  if (!multiply(q, asked)) return "refused";
+  if (const Outcome outcome = multiply(q, asked); outcome != Outcome::Done)
+    return outcome == Outcome::Refused ? "refused" : kNotNow;
   if (!close(asked.d, right.d, relative, slack)) return "d";
   if (like.aux.defined() && !gradient &&
       !(gelu ? close(asked.aux, right.aux, rounded ? relative : 0, rounded ? slack : 0)
@@ -162,16 +164,18 @@ const char* ask(const Queue& q, const Gemm& like, const Kind& of, uint64_t round
 }
 
 /// Asks until enough elements agree: few of them may do so by chance.
-std::string ask(const Queue& q, const Gemm& like, const Kind& of, FusedGemm multiply) {
+std::string ask(const Queue& q, const Gemm& like, const Kind& of, bool rounded,
+                FusedGemm multiply) {
   const int64_t rounds = std::clamp<int64_t>(4096 / (of.m * of.n), 1, 64);
   std::string wrong;
   for (int64_t round = 0; round < rounds && wrong.empty(); ++round)
-    wrong = ask(q, like, of, static_cast<uint64_t>(round), multiply);
+    wrong = ask(q, like, of, rounded, static_cast<uint64_t>(round), multiply);
   return wrong;
 }
 
-/// Everything that an answer depends on: device, epilogue, aux, bias, bias_grad, dtypes, kind.
-using Question = std::tuple<DeviceIndex, Epilogue, bool, bool, bool, Dtype, Dtype, Kind>;
+/// Everything that an answer depends on: device, epilogue, aux, bias, bias_grad, dtypes, whether
+/// partial sums may be rounded, kind.
+using Question = std::tuple<DeviceIndex, Epilogue, bool, bool, bool, Dtype, Dtype, bool, Kind>;
 struct Answers {
   std::mutex mutex;
   std::map<Question, bool> known;
@@ -196,18 +200,26 @@ void log_answer(const Gemm& g, const Kind& k, const std::string& wrong) {
 
 thread_local constinit bool asking = false;
 
+}  // namespace
+
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   check(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
   return status != cudaStreamCaptureStatusNone;
 }
 
-}  // namespace
-
 bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply) {
   const Kind kind = kind_of(g);
-  const Question question{q.context.index(),     g.epilogue,  g.aux.defined(), g.bias != nullptr,
-                          g.bias_grad.defined(), g.a.dtype(), g.d.dtype(),     kind};
+  const bool rounded = Context::reduced_sums && g.d.dtype() == kFloat16;
+  const Question question{q.context.index(),
+                          g.epilogue,
+                          g.aux.defined(),
+                          g.bias != nullptr,
+                          g.bias_grad.defined(),
+                          g.a.dtype(),
+                          g.d.dtype(),
+                          rounded,
+                          kind};
   Answers& all = answers();
   {
     const std::lock_guard lock(all.mutex);
@@ -215,8 +227,9 @@ bool finishes_right(const Queue& q, const Gemm& g, FusedGemm multiply) {
   }
   if (is_captured(q.stream)) return false;
   const ScopedValue in_scope(asking, true);
-  const std::string wrong = ask(q, g, kind, multiply);
+  const std::string wrong = ask(q, g, kind, rounded, multiply);
   if (logs_gemm()) log_answer(g, kind, wrong);
+  if (wrong == kNotNow) return false;
   const std::lock_guard lock(all.mutex);
   return all.known[question] = wrong.empty();
 }

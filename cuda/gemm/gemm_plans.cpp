@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <sstream>
 #include <unordered_map>
 
@@ -25,31 +24,39 @@ std::atomic_flag& warned_of_refusal() {
 }
 
 /// True if the library has no kernel for the problem on this GPU. Some versions and GPUs say so by
-/// an error that means something else, which is warned of once. A broken device is no such answer.
+/// an error that means something else. A broken device is no such answer.
 bool is_refusal(cublasStatus_t result) {
-  if (result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH) return true;
-  if (result != CUBLAS_STATUS_INVALID_VALUE && result != CUBLAS_STATUS_INTERNAL_ERROR &&
-      result != CUBLAS_STATUS_ALLOC_FAILED)
-    return false;
+  return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH ||
+         result == CUBLAS_STATUS_INVALID_VALUE;
+}
+/// True if the library may do the product another time: it lacked memory, or says no reason.
+bool may_pass(cublasStatus_t result) {
+  return result == CUBLAS_STATUS_ALLOC_FAILED || result == CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+/// Warns once of a product that is left to our own kernel, if the reason is an odd one.
+void warn_of(cublasStatus_t result) {
+  if (result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_ARCH_MISMATCH) return;
   if (!warned_of_refusal().test_and_set())
     warn(std::string("cuda: gemm: cuBLASLt refuses a product with ") +
          cublasLtGetStatusName(result) +
          "; such products run in halftape's own kernel, which is slower");
-  return true;
 }
 
 struct Plan {
   Operation operation;
   MatrixLayout d, a, b;
-  std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: the library cannot do it
+  cublasStatus_t answer = CUBLAS_STATUS_SUCCESS;  // to whether the library can do it
+  cublasLtMatmulAlgo_t algorithm{};               // if it can
   size_t workspace = 0;                           // bytes
 };
 
 /// A line of JSON for scripts/gpu_check. Sizes and dtypes are those of the library.
-void log_plan(const Problem& p, cublasStatus_t result, const Plan& plan) {
+void log_plan(const Problem& p, const Plan& plan) {
   std::ostringstream line;
-  line << std::boolalpha << "{\"plan\": \"" << (plan.algorithm ? "supported" : "refused")
-       << "\", \"status\": \"" << cublasLtGetStatusName(result)
+  const bool supported = plan.answer == CUBLAS_STATUS_SUCCESS;
+  line << std::boolalpha << "{\"plan\": \"" << (supported ? "supported" : "refused")
+       << "\", \"status\": \"" << cublasLtGetStatusName(plan.answer)
        << "\", \"epilogue\": " << p.epilogue << ", \"factors\": " << p.a.type
        << ", \"result\": " << p.d.type << ", \"m\": " << p.d.rows << ", \"n\": " << p.d.columns
        << ", \"k\": " << (p.b.turned ? p.b.rows : p.b.columns) << ", \"count\": " << p.count
@@ -66,29 +73,19 @@ class Library {
     check(cublasLtCreate(&handle_), "starting cuBLASLt");
   }
 
-  bool multiply(const Queue& q, const Product& p) {
+  Outcome multiply(const Queue& q, const Product& p) {
     const Problem problem = problem_of(p, Context::reduced_sums);
-    const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
-    const bool doubles = p.a.dtype == kFloat64;
     const std::lock_guard lock(
         mutex_);  // until the end: addresses are set in the shared descriptor
-    Plan& plan = plan_for(problem);
-    if (!plan.algorithm) return false;
-    if (vector_of(p)) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector_of(p));
-    if (p.finish.aux) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.finish.aux);
-    const cublasStatus_t result = cublasLtMatmul(
-        handle_, plan.operation.get(), doubles ? static_cast<const void*>(&p.alpha) : &alpha,
-        p.b.base, plan.b.get(), p.a.base, plan.a.get(),
-        doubles ? static_cast<const void*>(&p.beta) : &beta, p.d.base, plan.d.get(), p.d.base,
-        plan.d.get(), &*plan.algorithm, workspace(q, plan.workspace), plan.workspace, q.stream);
-    if (is_refusal(result)) {  // after all
-      plan.algorithm.reset();
-      return false;
+    cublasStatus_t result = attempt(q, p, problem);
+    if (may_pass(result) && !is_captured(q.stream)) {
+      q.context.empty_cache();  // the library asks the device itself for memory
+      result = attempt(q, p, problem);
     }
-    q.context.launched(
-        "gemm", result == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaPeekAtLastError(), q.stream);
-    check(result, "multiplying");
-    return true;
+    if (result == CUBLAS_STATUS_SUCCESS) return Outcome::Done;
+    (void)cudaGetLastError();
+    warn_of(result);
+    return may_pass(result) ? Outcome::NotNow : Outcome::Refused;
   }
 
   void forget() {
@@ -97,23 +94,50 @@ class Library {
   }
 
  private:
-  Plan& plan_for(const Problem& p) {
-    const auto known = plans_.find(p);
-    if (known != plans_.end()) return known->second;
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    Plan plan{operation(p), layout(p.d, p.count), layout(p.a, p.count), layout(p.b, p.count), {}};
+  /// Success, or why the library does not multiply; throws all else.
+  cublasStatus_t attempt(const Queue& q, const Product& p, const Problem& problem) {
+    auto known = plans_.find(problem);
+    if (known == plans_.end()) {
+      Plan made = new_plan(problem);
+      if (may_pass(made.answer)) return made.answer;
+      if (plans_.size() >= kMostPlans) plans_.clear();
+      known = plans_.emplace(problem, std::move(made)).first;
+    }
+    Plan& plan = known->second;
+    if (plan.answer != CUBLAS_STATUS_SUCCESS) return plan.answer;
+    if (vector_of(p)) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector_of(p));
+    if (p.finish.aux) set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.finish.aux);
+    const float alpha = static_cast<float>(p.alpha), beta = static_cast<float>(p.beta);
+    const bool doubles = p.a.dtype == kFloat64;
+    const cublasStatus_t result = cublasLtMatmul(
+        handle_, plan.operation.get(), doubles ? static_cast<const void*>(&p.alpha) : &alpha,
+        p.b.base, plan.b.get(), p.a.base, plan.a.get(),
+        doubles ? static_cast<const void*>(&p.beta) : &beta, p.d.base, plan.d.get(), p.d.base,
+        plan.d.get(), &plan.algorithm, workspace(q, plan.workspace), plan.workspace, q.stream);
+    if (is_refusal(result)) plan.answer = result;  // after all
+    if (is_refusal(result) || may_pass(result)) return result;
+    q.context.launched(
+        "gemm", result == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaPeekAtLastError(), q.stream);
+    check(result, "multiplying");
+    return result;
+  }
+
+  Plan new_plan(const Problem& p) {
+    Plan plan{operation(p), layout(p.d, p.count), layout(p.a, p.count), layout(p.b, p.count)};
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    const cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(
-        handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.d.get(), plan.d.get(),
-        preference(p, most_).get(), 1, &best, &found);
-    if (!is_refusal(result)) check(result, "choosing an algorithm");
-    if (found > 0 && best.state == CUBLAS_STATUS_SUCCESS) {
-      plan.algorithm = best.algo;
-      plan.workspace = best.workspaceSize;
-    }
-    if (logs_gemm()) log_plan(p, result, plan);
-    return plans_.emplace(p, std::move(plan)).first->second;
+    plan.answer = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(),
+                                                 plan.a.get(), plan.d.get(), plan.d.get(),
+                                                 preference(p, most_).get(), 1, &best, &found);
+    if (!is_refusal(plan.answer) && !may_pass(plan.answer))
+      check(plan.answer, "choosing an algorithm");
+    if (plan.answer == CUBLAS_STATUS_SUCCESS && found > 0) plan.answer = best.state;
+    if (plan.answer == CUBLAS_STATUS_SUCCESS && found == 0)
+      plan.answer = CUBLAS_STATUS_NOT_SUPPORTED;
+    plan.algorithm = best.algo;
+    plan.workspace = best.workspaceSize;
+    if (logs_gemm()) log_plan(p, plan);
+    return plan;
   }
 
   /// A workspace of at least so many bytes, one for each stream, whose work runs in order. Kept for
@@ -161,8 +185,8 @@ void forget_plans() {
   for (auto& [index, library] : libraries().of) library.forget();
 }
 
-bool multiply_in_library(const Queue& q, const Product& p) {
-  if (std::max({p.m, p.n, p.k}) > INT32_MAX) return false;  // algorithms count in 32 bits
+Outcome multiply_in_library(const Queue& q, const Product& p) {
+  if (std::max({p.m, p.n, p.k}) > INT32_MAX) return Outcome::Refused;  // it counts in 32 bits
   if (order_of(p.m, p.n, p.d.down, p.d.right) == Order::ByRows)
     return library(q.context).multiply(q, p);
   // A result by columns is a transposed one by rows: dᵀ = bᵀ·aᵀ once more.

@@ -17,6 +17,7 @@ size_t rounded(size_t bytes) {
 Arena::Arena(Context& context) : context_(context), stream_(context.borrow_stream()) {}
 
 Arena::~Arena() {
+  (void)cudaSetDevice(context_.index());
   const RelaxedCapture relaxed;
   (void)context_.wait();
   for (const Segment& s : segments_) (void)cudaFreeAsync(s.bytes, stream_);
@@ -86,17 +87,10 @@ void Arena::free_later(void* bytes, void* stream) noexcept {
   deferred_.push_back({bytes, static_cast<cudaStream_t>(stream)});
 }
 
-void Arena::free_pinned_later(void* bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  deferred_pinned_.push_back(bytes);
-}
-
 void Arena::settle() {
   const std::lock_guard lock(mutex_);
   for (const Deferred& l : deferred_) (void)cudaFreeAsync(l.bytes, l.stream);
   deferred_.clear();
-  for (void* pinned : deferred_pinned_) Context::free_pinned(pinned);
-  deferred_pinned_.clear();
   check(cudaStreamSynchronize(stream_), "allocating memory for a graph");
 }
 

@@ -23,7 +23,6 @@ class Arena : public std::enable_shared_from_this<Arena> {
   BufferPtr allocate(size_t bytes);
   /// Keeps memory of the pool that the step frees during its capture, when none may be given back.
   void free_later(void* bytes, void* stream) noexcept;
-  void free_pinned_later(void* bytes) noexcept;
   /// After the capture: gives that memory back, and waits until all of the arena is allocated.
   void settle();
   size_t bytes() const;  // taken from the pool
@@ -47,7 +46,6 @@ class Arena : public std::enable_shared_from_this<Arena> {
     cudaStream_t stream;
   };
   std::vector<Deferred> deferred_;
-  std::vector<void*> deferred_pinned_;
 };
 
 }  // namespace halftape::cuda

@@ -17,15 +17,19 @@ constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are
 
 thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
 
+/// For memory of one device: a Buffer remembers the stream, and by its function the device.
+template <DeviceIndex index>
 void give_back_memory(void* bytes, size_t, void* stream) noexcept {
   if (Arena* arena = Context::capturing()) return arena->free_later(bytes, stream);
+  (void)cudaSetDevice(index);  // as Context::choose()
   // Freed in the order of its stream. At the end of the process the driver may be gone already.
   (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
 }
-void give_back_pinned(void* bytes, size_t, void*) noexcept {
-  if (Arena* arena = Context::capturing()) return arena->free_pinned_later(bytes);
-  Context::free_pinned(bytes);
+constexpr auto kGiveBack = []<size_t... index>(std::index_sequence<index...>) {
+  return std::array<Buffer::GiveBack, kMostDevices>{
+      &give_back_memory<static_cast<DeviceIndex>(index)>...};
 }
+(std::make_index_sequence<kMostDevices>());
 
 bool blocking_requested() {
   const char* said = std::getenv("HALFTAPE_CUDA_BLOCKING");
@@ -45,7 +49,9 @@ bool breaks_device(cudaError_t e) {
          e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress ||
          e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
          e == cudaErrorLaunchTimeout || e == cudaErrorHardwareStackError ||
-         e == cudaErrorECCUncorrectable;
+         e == cudaErrorECCUncorrectable || e == cudaErrorNvlinkUncorrectable ||
+         e == cudaErrorContained || e == cudaErrorTensorMemoryLeak ||
+         e == cudaErrorExternalDevice || e == cudaErrorMpsClientTerminated;
 }
 
 /// Takes a note off the board; only one of the threads that see it gets it.
@@ -91,11 +97,17 @@ int Context::count() {
 }
 
 std::string Context::obstacle(DeviceIndex index) {
-  check(cudaSetDevice(index), "choosing the device");
-  int pools = 0;
-  check(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index),
-        "reading the device's properties");
-  return pools ? kernels_obstacle() : "it has no memory pools, which some virtual GPUs lack";
+  int pools = 0, major = 0, minor = 0;
+  const std::pair<int*, cudaDeviceAttr> wanted[] = {{&pools, cudaDevAttrMemoryPoolsSupported},
+                                                    {&major, cudaDevAttrComputeCapabilityMajor},
+                                                    {&minor, cudaDevAttrComputeCapabilityMinor}};
+  for (const auto& [value, attribute] : wanted)
+    if (const cudaError_t e = cudaDeviceGetAttribute(value, attribute, index); e != cudaSuccess) {
+      (void)cudaGetLastError();
+      return text_of(e);
+    }
+  return pools ? architecture_obstacle(10 * major + minor)
+               : "it has no memory pools, which some virtual GPUs lack";
 }
 
 namespace {
@@ -116,7 +128,12 @@ Context& Context::of(DeviceIndex index) {
 }
 
 Context::Context(DeviceIndex index) : index_(index) {
-  const std::string why_not = obstacle(index);
+  std::string why_not = obstacle(index);
+  if (why_not.empty()) {
+    const cudaError_t e = cudaSetDevice(index);  // which fails if another process has it for itself
+    (void)cudaGetLastError();
+    why_not = e == cudaSuccess ? kernels_obstacle() : text_of(e);
+  }
   HALFTAPE_CHECK(why_not.empty(), Device(kCUDA, index), " cannot be used: ", why_not);
   check(cudaGetDeviceProperties(&properties_, index), "reading the device's properties");
   cudaMemPoolProps wanted{};
@@ -134,6 +151,8 @@ Context::Context(DeviceIndex index) : index_(index) {
   board_ = static_cast<Board*>(board);
 }
 
+void Context::choose() const { check_earlier(cudaSetDevice(index_), "choosing the device"); }
+
 Arena*& Context::capturing() {
   thread_local constinit Arena* arena = nullptr;
   return arena;
@@ -143,10 +162,11 @@ BufferPtr Context::allocate(size_t bytes) {
   if (Arena* arena = capturing(); arena && &arena->context() == this) return arena->allocate(bytes);
   const cudaStream_t stream = current();
   void* const block = from_pool(bytes, stream);
+  const Buffer::GiveBack give_back = kGiveBack[static_cast<size_t>(index_)];
   try {
-    return make_ref<Buffer>(block, bytes, Device(kCUDA, index_), &give_back_memory, stream);
+    return make_ref<Buffer>(block, bytes, Device(kCUDA, index_), give_back, stream);
   } catch (const std::bad_alloc&) {
-    give_back_memory(block, bytes, stream);
+    give_back(block, bytes, stream);
     out_of_memory(sizeof(Buffer));
   }
 }
@@ -154,7 +174,7 @@ BufferPtr Context::allocate(size_t bytes) {
 void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const size_t size = std::max<size_t>(bytes, 1);
-  check(cudaSetDevice(index_), "choosing the device");
+  choose();
   // The driver may take seconds to find out that it never has so much.
   cudaError_t result = size > properties_.totalGlobalMem
                            ? cudaErrorMemoryAllocation
@@ -186,26 +206,8 @@ unsigned* Context::block_count(cudaStream_t stream) {
   return block_counts_.at(stream);
 }
 
-BufferPtr Context::allocate_pinned(size_t bytes) {
-  void* block = nullptr;
-  check(cudaSetDevice(index_), "choosing the device");
-  check_earlier(cudaHostAlloc(&block, std::max<size_t>(bytes, 1), cudaHostAllocPortable),
-                "allocating pinned memory");
-  try {
-    return make_ref<Buffer>(block, bytes, kCPU, &give_back_pinned, nullptr, /*pinned=*/true);
-  } catch (const std::bad_alloc&) {
-    give_back_pinned(block, bytes, nullptr);
-    out_of_memory(sizeof(Buffer));
-  }
-}
-
-void Context::free_pinned(void* bytes) noexcept {
-  for (DeviceIndex i = 0; i < kMostDevices; ++i)
-    if (Context* c = slot_of(i).load(std::memory_order_acquire)) (void)c->wait();
-  (void)cudaFreeHost(bytes);
-}
-
 MemoryStats Context::memory() const {
+  choose();
   uint64_t used = 0, high = 0, reserved = 0;
   check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used), "reading statistics");
   check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &high), "reading statistics");
@@ -215,6 +217,7 @@ MemoryStats Context::memory() const {
 }
 
 void Context::reset_peak() {
+  choose();
   uint64_t zero = 0;
   check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &zero), "resetting statistics");
 }
@@ -222,6 +225,7 @@ void Context::reset_peak() {
 void Context::empty_cache() {
   synchronize();  // memory freed in a stream is free only when the stream has got there
   check(cudaMemPoolTrimTo(pool_, 0), "giving memory back");
+  free_unused_pinned();
 }
 
 cudaStream_t Context::current() const {
@@ -233,7 +237,7 @@ void Context::set_current(cudaStream_t stream) const {
 }
 
 cudaStream_t Context::make_stream(int priority) {
-  check(cudaSetDevice(index_), "choosing the device");
+  choose();
   cudaStream_t made;
   check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority), "making a stream");
   made_.push_back(made);
@@ -251,6 +255,7 @@ cudaStream_t Context::next_stream(bool high_priority) {
   const std::lock_guard lock(mutex_);
   Pool& pool = high_priority ? urgent_ : normal_;
   if (pool.streams.size() < kPoolOfStreams) {
+    choose();
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "reading stream priorities");
     pool.streams.push_back(make_stream(high_priority ? greatest : least));
@@ -272,6 +277,7 @@ void Context::return_stream(cudaStream_t stream) {
 }
 
 void Context::synchronize(cudaStream_t stream) {
+  choose();
   check_earlier(cudaStreamSynchronize(stream), "synchronize");
   launches_.store(0, std::memory_order_relaxed);
   read_board();
@@ -300,7 +306,7 @@ void Context::begin_capture(cudaStream_t stream) {
 }
 
 void Context::synchronize() {
-  check(cudaSetDevice(index_), "choosing the device");
+  choose();
   check_earlier(wait(), "synchronize");
   launches_.store(0, std::memory_order_relaxed);
   read_board();
@@ -328,7 +334,7 @@ std::string Context::recent_launches() const {
   return names;
 }
 
-void Context::check_earlier(cudaError_t result, const char* what) {
+void Context::check_earlier(cudaError_t result, const char* what) const {
   if (result == cudaSuccess) [[likely]]
     return;
   (void)cudaGetLastError();
@@ -355,7 +361,7 @@ void Context::read_board() {
 
 Queue queue(const Array& on) {
   Context& c = Context::of(on);
-  check(cudaSetDevice(c.index()), "choosing the device");
+  c.choose();
   c.read_board();
   return {c, c.current()};
 }

@@ -55,14 +55,19 @@ class Arena;
 class Context {
  public:
   explicit Context(DeviceIndex index);
-  static int count();                        // GPUs of the machine
-  static std::string obstacle(DeviceIndex);  // why this one cannot be used; empty if it can
-  static Context& of(DeviceIndex);           // made at the first call
+  static int count();  // GPUs of the machine
+  /// Why this one cannot be used, as far as its attributes tell; empty if nothing is known against
+  /// it. The GPU stays unused: to use one takes memory there, and fails if another process has it.
+  static std::string obstacle(DeviceIndex);
+  static Context& of(DeviceIndex);  // made at the first call
   static Context& of(const Array& a) { return of(a.device().index()); }
 
   DeviceIndex index() const { return index_; }
   int multiprocessors() const { return properties_.multiProcessorCount; }
   const cudaDeviceProp& properties() const { return properties_; }
+  /// Makes the device CUDA's current one in this thread. In a thread that has chosen none, almost
+  /// every call of CUDA begins to use GPU 0, whichever stream it names.
+  void choose() const;
   Board* board() const { return board_; }
 
   /// Memory in the order of the current stream. If there is none, gives the memory kept for reuse
@@ -76,10 +81,16 @@ class Context {
   /// The count of finished blocks (cuda/runtime/last_block.cuh) of this stream's launches; 0 at
   /// first.
   unsigned* block_count(cudaStream_t stream);
-  /// Host memory that the device can read and write by itself.
+  /// Host memory that every device can read and write by itself (pinned.cpp).
   BufferPtr allocate_pinned(size_t bytes);
-  /// Waits first, because a copy may still read it.
-  static void free_pinned(void* bytes) noexcept;
+  /// The stream has just been given a copy from or to that memory, which nobody else gets until the
+  /// copy is done.
+  static void used_by_copy(const Buffer& pinned, cudaStream_t stream);
+  /// Gives pinned memory that is kept for reuse back to the system.
+  static void free_unused_pinned() noexcept;
+  /// True if a copy from this memory, which is not from allocate_pinned(), may read it after the
+  /// call: if others have pinned it, or the device needs no pinned memory.
+  bool copies_late_from(const void* host) const;
   MemoryStats memory() const;
   void reset_peak();
   void empty_cache();
@@ -103,7 +114,7 @@ class Context {
   /// Throws or warns of the notes on the board. Every call of the backend begins with this.
   void read_board();
   /// check() of a call that may return an earlier launch's failure: names the recent launches.
-  void check_earlier(cudaError_t result, const char* what);
+  void check_earlier(cudaError_t result, const char* what) const;
 
   static std::atomic<bool> blocking;
   static std::atomic<bool> reduced_sums;  // float16 products may join partial sums in float16

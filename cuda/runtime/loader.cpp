@@ -44,6 +44,12 @@ Runtime& require(Device device) {
   return *r;
 }
 
+/// The runtime, for a call on that device in this thread.
+Runtime& on(Device device) {
+  runtime()->use_device(device.index());
+  return *runtime();
+}
+
 MemoryStats memory(Device device) {
   return is_available() ? require(device).memory(device.index()) : MemoryStats{};
 }
@@ -86,6 +92,7 @@ DeviceIndex device_count() {
 }
 std::string device_name(Device device) { return require(device).device_name(device.index()); }
 int compute_capability(Device device) { return require(device).compute_capability(device.index()); }
+void use_device(Device device) { require(device).use_device(device.index()); }
 void synchronize(Device device) { require(device).backend(device.index()).synchronize(); }
 
 int64_t memory_allocated(Device device) { return memory(device).allocated; }
@@ -107,7 +114,7 @@ void allow_fp16_reduced_precision_reduction(bool allowed) {
 Stream::Stream(Device device, bool high_priority)
     : Stream(device, require(device).next_stream(device.index(), high_priority)) {}
 void Stream::synchronize() const { require(device_).synchronize_stream(device_.index(), handle_); }
-bool Stream::query() const { return require(device_).query_stream(handle_); }
+bool Stream::query() const { return on(device_).query_stream(handle_); }
 Stream current_stream(Device device) {
   if (Capture* capture = Capture::on(device))
     capture->settle();  // before what the caller puts there
@@ -123,20 +130,21 @@ StreamGuard::~StreamGuard() {
 
 Event::Event(bool enable_timing, Device device)
     : handle_(require(device).create_event(device.index(), enable_timing),
-              [](void* e) { runtime()->destroy_event(e); }),
+              [device](void* e) { runtime()->destroy_event(device.index(), e); }),
+      device_(device),
       timing_(enable_timing) {}
 void Event::record(const Stream& stream) {
-  runtime()->record_event(handle_.get(), stream.handle());
+  on(stream.device()).record_event(handle_.get(), stream.handle());
 }
 void Event::block(const Stream& stream) const {
-  runtime()->wait_event(stream.handle(), handle_.get());
+  on(stream.device()).wait_event(stream.handle(), handle_.get());
 }
-void Event::synchronize() const { runtime()->synchronize_event(handle_.get()); }
-bool Event::query() const { return runtime()->query_event(handle_.get()); }
+void Event::synchronize() const { on(device_).synchronize_event(handle_.get()); }
+bool Event::query() const { return on(device_).query_event(handle_.get()); }
 float Event::elapsed_time(const Event& later) const {
   HALFTAPE_CHECK(timing_ && later.timing_,
                  "Event::elapsed_time: both events must be made with enable_timing");
-  return runtime()->elapsed_time(handle_.get(), later.handle_.get());
+  return on(device_).elapsed_time(handle_.get(), later.handle_.get());
 }
 
 }  // namespace cuda

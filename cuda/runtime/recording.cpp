@@ -14,17 +14,34 @@ class ArenaScope {
   ArenaScope& operator=(const ArenaScope&) = delete;
 };
 
+/// What a capture has recorded.
+class CapturedGraph {
+ public:
+  CapturedGraph() = default;
+  ~CapturedGraph() {
+    if (graph_) (void)cudaGraphDestroy(graph_);
+  }
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  cudaError_t end(cudaStream_t stream) { return cudaStreamEndCapture(stream, &graph_); }
+  cudaGraph_t get() const { return graph_; }
+
+ private:
+  cudaGraph_t graph_ = nullptr;
+};
+
 }  // namespace
 
 CudaRecording::CudaRecording(Context& context)
     : context_(context),
       stream_(context.borrow_stream()),
       arena_(std::make_shared<Arena>(context)) {
-  check(cudaSetDevice(context.index()), "choosing the device");
+  context.choose();
   check(cudaEventCreateWithFlags(&last_, cudaEventDisableTiming), "making an event");
 }
 
 CudaRecording::~CudaRecording() {
+  (void)cudaSetDevice(context_.index());
   const RelaxedCapture relaxed;  // another step may be recorded just now
   (void)cudaEventSynchronize(last_);
   (void)cudaEventDestroy(last_);
@@ -45,8 +62,8 @@ void CudaRecording::rehearse(const std::function<void()>& work) {
 }
 
 void CudaRecording::record(const std::function<void()>& work) {
-  context_.synchronize();
-  cudaGraph_t graph = nullptr;
+  context_.empty_cache();  // during the capture, memory that is kept for reuse cannot be given back
+  CapturedGraph graph;
   {
     const StreamScope stream(context_, stream_);
     context_.begin_capture(stream_);
@@ -54,29 +71,29 @@ void CudaRecording::record(const std::function<void()>& work) {
       const ArenaScope memory(*arena_);
       work();
     } catch (...) {
-      (void)cudaStreamEndCapture(stream_, &graph);
+      (void)graph.end(stream_);
       (void)cudaGetLastError();
-      if (graph) (void)cudaGraphDestroy(graph);
       arena_->settle();
       throw;
     }
-    check(cudaStreamEndCapture(stream_, &graph), "ending a capture");
+    check(graph.end(stream_), "ending a capture");
   }
   size_t nodes = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &nodes), "counting a graph's nodes");
+  check(cudaGraphGetNodes(graph.get(), nullptr, &nodes), "counting a graph's nodes");
   size_ = static_cast<int64_t>(nodes);
-  const cudaError_t made = cudaGraphInstantiate(&graph_, graph, 0);
-  (void)cudaGraphDestroy(graph);
-  check(made, "making a graph of the captured step");
+  check(cudaGraphInstantiate(&graph_, graph.get(), 0), "making a graph of the captured step");
   arena_->settle();
 }
 
+void CudaRecording::check_queue() const {
+  HALFTAPE_CHECK(!replayed_in_ || *replayed_in_ == context_.current(),
+                 "Graph: replayed in another stream than before; make a graph for each stream");
+}
+
 void CudaRecording::replay() {
-  check(cudaSetDevice(context_.index()), "choosing the device");
+  context_.choose();
   context_.read_board();
   const cudaStream_t stream = context_.current();
-  HALFTAPE_CHECK(!replayed_in_ || *replayed_in_ == stream,
-                 "Graph: replayed in another stream than before; make a graph for each stream");
   replayed_in_ = stream;
   context_.launched("graph", cudaGraphLaunch(graph_, stream), stream);
   check(cudaEventRecord(last_, stream), "recording an event");

@@ -13,6 +13,7 @@ class CudaRecording final : public Recording {
   ~CudaRecording() override;
   void rehearse(const std::function<void()>& work) override;
   void record(const std::function<void()>& work) override;
+  void check_queue() const override;
   void replay() override;
   int64_t size() const override { return size_; }
 

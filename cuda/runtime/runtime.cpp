@@ -23,6 +23,7 @@ class CudaRuntime final : public Runtime {
     std::call_once(device.once, [&] { device.backend = std::make_unique<CudaBackend>(i); });
     return *device.backend;
   }
+  void use_device(DeviceIndex i) override { Context::of(i).choose(); }
 
   MemoryStats memory(DeviceIndex i) override { return Context::of(i).memory(); }
   void reset_peak(DeviceIndex i) override { Context::of(i).reset_peak(); }
@@ -47,13 +48,14 @@ class CudaRuntime final : public Runtime {
     return is_done(cudaStreamQuery(static_cast<cudaStream_t>(stream)));
   }
   void* create_event(DeviceIndex i, bool timing) override {
-    check(cudaSetDevice(i), "choosing the device");
+    use_device(i);
     cudaEvent_t event;
     check(cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming),
           "making an event");
     return event;
   }
-  void destroy_event(void* event) noexcept override {
+  void destroy_event(DeviceIndex i, void* event) noexcept override {
+    (void)cudaSetDevice(i);
     (void)cudaEventDestroy(static_cast<cudaEvent_t>(event));
   }
   void record_event(void* event, void* stream) override {

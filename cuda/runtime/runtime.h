@@ -21,6 +21,8 @@ class Runtime {
   virtual std::string device_name(DeviceIndex) const = 0;
   virtual int compute_capability(DeviceIndex) const = 0;
   virtual Backend& backend(DeviceIndex) = 0;
+  /// Makes the device CUDA's current one in this thread. Calls below that name no device need that.
+  virtual void use_device(DeviceIndex) = 0;
 
   virtual MemoryStats memory(DeviceIndex) = 0;
   virtual void reset_peak(DeviceIndex) = 0;
@@ -34,7 +36,7 @@ class Runtime {
   virtual void synchronize_stream(DeviceIndex, void*) = 0;
   virtual bool query_stream(void*) = 0;
   virtual void* create_event(DeviceIndex, bool timing) = 0;
-  virtual void destroy_event(void*) noexcept = 0;
+  virtual void destroy_event(DeviceIndex, void*) noexcept = 0;
   virtual void record_event(void* event, void* stream) = 0;
   virtual void wait_event(void* stream, void* event) = 0;
   virtual void synchronize_event(void*) = 0;
@@ -44,7 +46,7 @@ class Runtime {
 
 /// Raised with every change of this file or of core/contract/backend.h: a library of another
 /// version is refused.
-inline constexpr int kRuntimeVersion = 3;
+inline constexpr int kRuntimeVersion = 4;
 
 /// The exported functions of the library. open: null, with the reason, if no GPU can be used.
 extern "C" int halftape_cuda_version();

@@ -24,15 +24,18 @@ class StreamScope {
 class CudaMoment final : public QueueMoment {
  public:
   explicit CudaMoment(Context& context) : context_(context) {
-    check(cudaSetDevice(context.index()), "choosing the device");
+    context.choose();
     check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
     check(cudaEventRecord(event_, context.current()), "recording an event");
   }
-  ~CudaMoment() override { (void)cudaEventDestroy(event_); }
+  ~CudaMoment() override {
+    (void)cudaSetDevice(context_.index());
+    (void)cudaEventDestroy(event_);
+  }
   void await() override { await_in(context_); }
   /// The current stream of that device waits.
   void await_in(const Context& other) const {
-    check(cudaSetDevice(other.index()), "choosing the device");
+    other.choose();
     check(cudaStreamWaitEvent(other.current(), event_), "waiting for an event");
   }
 

@@ -58,9 +58,11 @@ std::string place(const EngineSetup& setup, Device device) {
 }  // namespace
 
 Communicator::Communicator(const EngineSetup& setup, Device device)
-    : nccl_(load()), me_(place(setup, device)), to_end_(std::min(setup.timeout, kToEnd)) {
-  // NCCL takes the calling thread's current GPU; to make an event there sets it.
-  const cuda::Event on_that_device(false, device);
+    : nccl_(load()),
+      device_(device),
+      me_(place(setup, device)),
+      to_end_(std::min(setup.timeout, kToEnd)) {
+  cuda::use_device(device_);  // NCCL takes the calling thread's current one
   meet(setup);
 }
 
@@ -181,7 +183,13 @@ void Communicator::end(ncclResult_t (*by)(ncclComm_t)) noexcept {
   const ncclComm_t comm = comm_.exchange(nullptr);
   if (!comm) return;
   try {
-    call_within(to_end_, [by, comm] { (void)by(comm); });
+    call_within(to_end_, [by, comm, device = device_] {
+      try {
+        cuda::use_device(device);  // NCCL gives the thread back the device that it had, else GPU 0
+      } catch (const std::exception&) {  // it is broken
+      }
+      (void)by(comm);
+    });
   } catch (const std::exception&) {  // there is no thread to be had
     (void)by(comm);
   }

@@ -44,6 +44,7 @@ class Communicator {
   void end(ncclResult_t (*by)(ncclComm_t)) noexcept;
 
   const Library nccl_;
+  const Device device_;
   const std::string me_;  // "rank 1 of 4 on cuda:1"
   const milliseconds to_end_;
   std::atomic<ncclComm_t> comm_{nullptr};

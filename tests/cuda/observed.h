@@ -42,6 +42,7 @@ class ObservedRuntime final : public cuda::Runtime {
   Backend& backend(DeviceIndex i) override { return *backends_.at(static_cast<size_t>(i)); }
 
   DeviceIndex device_count() const override { return to_.device_count(); }
+  void use_device(DeviceIndex i) override { to_.use_device(i); }
   std::string device_name(DeviceIndex i) const override { return to_.device_name(i); }
   int compute_capability(DeviceIndex i) const override { return to_.compute_capability(i); }
   cuda::MemoryStats memory(DeviceIndex i) override { return to_.memory(i); }
@@ -57,7 +58,7 @@ class ObservedRuntime final : public cuda::Runtime {
   void synchronize_stream(DeviceIndex i, void* s) override { to_.synchronize_stream(i, s); }
   bool query_stream(void* s) override { return to_.query_stream(s); }
   void* create_event(DeviceIndex i, bool timing) override { return to_.create_event(i, timing); }
-  void destroy_event(void* e) noexcept override { to_.destroy_event(e); }
+  void destroy_event(DeviceIndex i, void* e) noexcept override { to_.destroy_event(i, e); }
   void record_event(void* e, void* s) override { to_.record_event(e, s); }
   void wait_event(void* s, void* e) override { to_.wait_event(s, e); }
   void synchronize_event(void* e) override { to_.synchronize_event(e); }

@@ -33,6 +33,7 @@ struct Refusals {
   enum Of { None, Epilogues, Halves, All } of = None;
   int status = 15;           // a cublasStatus_t: CUBLAS_STATUS_NOT_SUPPORTED
   bool when_called = false;  // else when an algorithm is chosen
+  int left = -1;             // so many more; −1: without end
 };
 
 struct Settings {
@@ -48,7 +49,9 @@ struct Settings {
   int compute_major = 9, compute_minor = 0;
   std::size_t shared_memory = 232448;  // bytes that a block may ask for, at most these of an H100
   unsigned foreign = 0;                // bits of devices for which the kernels were not compiled
+  unsigned busy = 0;                   // bits of devices that another process has for itself
   bool memory_pools = true;            // the device has them
+  bool pageable_access = false;        // it reads the host's memory late, pinned or not
   // While it says true, kernels, products, copies and fills are counted and logged, but not carried
   // out: for steps that are too large for the CPU. The host reads zeros. Memory that is allocated
   // meanwhile takes addresses alone, and is neither poisoned nor checked.

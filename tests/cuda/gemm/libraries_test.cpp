@@ -113,6 +113,90 @@ TEST_CASE("whatever cuBLASLt does, what is added to a product of halves is not r
   }
 }
 
+TEST_CASE("what is right while partial sums may be rounded is asked again when they may not be") {
+  // 2048 + 1 and a bias of 1, as above.
+  const Array a = full({1, 2}, 1, kFloat16, kCUDA), b = full({2, 1}, 1, kFloat16, kCUDA),
+              bias = full({1}, 1, kFloat16, kCUDA), d({1, 1}, kFloat16, kCUDA);
+  backend(kCUDA).fill(a.slice(1, 0, 1), 2048);
+  simt::Settings s = simt::settings;
+  s.bias_after_rounding = true;
+  const Library library(s);
+  const auto sum = [&](bool may_round) {
+    cuda::allow_fp16_reduced_precision_reduction(may_round);
+    backend(kCUDA).gemm({.d = d, .a = a, .b = b, .bias = &bias});
+    return d.to(kCPU).to(kFloat64).data<double>()[0];
+  };
+  CHECK(sum(true) == 2048);
+  CHECK(sum(false) == 2050);
+}
+
+TEST_CASE("a product for which cuBLASLt lacked memory is asked for again, and so is the next one") {
+  const Array a = full({8, 64}, 1, kFloat32, kCUDA), b = full({64, 8}, 1, kFloat32, kCUDA),
+              d({8, 8}, kFloat32, kCUDA);
+  const Gemm product{.d = d, .a = a, .b = b};
+  const auto is_right = [&] { return d.to(kCPU).data<float>()[63] == 64; };
+  const auto calls = [&] {  // of the library
+    backend(kCUDA).fill(d, 0);
+    simt::reset_counters();
+    backend(kCUDA).gemm(product);
+    CHECK(is_right());
+    return simt::counters().matmuls;
+  };
+  const auto refuse = [](int times) { simt::settings.refuses.left = times; };
+  for (const int status : {3, 14})  // CUBLAS_STATUS_ALLOC_FAILED, _INTERNAL_ERROR
+    for (const bool called : {false, true}) {
+      CAPTURE(status);
+      CAPTURE(called);
+      const Warnings warnings;
+      simt::Settings s = simt::settings;
+      s.refuses = {simt::Refusals::All, status, called, 0};
+      const Library library(s);
+      { const Array large({1 << 24}, kFloat32, kCUDA); }
+      const int64_t kept = cuda::memory_reserved();
+      refuse(1);
+      CHECK(calls() == 1);
+      CHECK(cuda::memory_reserved() <= kept - (32 << 20));
+      CHECK(warnings.seen.empty());
+      cuda::forget_plans();
+      refuse(2);
+      CHECK(calls() == 0);  // our own kernel
+      CHECK(warnings.seen.size() == 1);
+      CHECK(calls() == 1);
+      // A capture can give no memory back.
+      if (!called) continue;
+      int times = 0;
+      Graph graph(kCUDA, [&] {
+        if (++times == 2) refuse(1);
+        backend(kCUDA).gemm(product);
+      });
+      CHECK(simt::settings.refuses.left == 0);
+      backend(kCUDA).fill(d, 0);
+      simt::reset_counters();
+      graph.replay();
+      CHECK(simt::counters().launches == 1);
+      CHECK(simt::launched_kernels()[0].find("cublaslt") == std::string::npos);
+      CHECK(is_right());
+    }
+}
+
+TEST_CASE("whether cuBLASLt finishes a product is asked again if it lacked memory to answer") {
+  const Array a = full({32, 16}, 1, kFloat16, kCUDA), b = full({16, 64}, 1, kFloat16, kCUDA),
+              d({32, 64}, kFloat16, kCUDA);
+  const Warnings warnings;
+  simt::Settings s = simt::settings;
+  s.nan_in_relu = simt::NanInRelu::Kept;
+  s.refuses = {simt::Refusals::All, 3, true, 2};
+  const Library library(s);
+  const auto kernels = [&] {
+    simt::reset_counters();
+    backend(kCUDA).gemm({.d = d, .a = a, .b = b, .epilogue = Epilogue::Relu});
+    return simt::launched_kernels().size();
+  };
+  CHECK(kernels() > 1);
+  (void)kernels();  // finds out
+  CHECK(kernels() == 1);
+}
+
 TEST_CASE("whatever cuBLASLt answers, a captured step of a GELU net gives the same weights") {
   check_steps(Activation::Gelu, "GELU", 10, 8);
 }

@@ -186,6 +186,22 @@ TEST_CASE("a sum that nobody can wait for in time is ended by the destructor alo
   for (const Tensor& x : results) CHECK(values(x) == loop(ReduceOp::Sum, 2, 37));
 }
 
+TEST_CASE("a rank uses no GPU but its own, in none of its threads") {
+  const Fresh fresh;
+  const simt::With late(deferred());
+  const milliseconds timeout(2000);
+  MemoryStore store(timeout);
+  simt::reset_counters();
+  CHECK(on_threads(1, [&](int) {
+          const auto engine = open_nccl({0, 1, &store, timeout, "", 1});
+          const Tensor x = ones({3}, TensorOptions(kFloat32).device(Device(kCUDA, 1)));
+          CHECK(engine->all_reduce(x.array().raw(), 3, kFloat32, ReduceOp::Sum, 1 << 24, timeout));
+          std::this_thread::sleep_for(milliseconds(300));  // its watchdog looks every 100 ms
+          CHECK(values(x.cpu()) == std::vector<double>(3, 1));
+        }) == none(1));
+  CHECK(simt::counters().contexts == 0b10);
+}
+
 TEST_CASE("what scripts/gpu_check asks of real GPUs holds on the rig") {
   for (const int size : {1, 3})
     for (const auto how : {distributed::Summation::Tree, distributed::Summation::Engine}) {

@@ -3,10 +3,12 @@
 
 #include <halftape/halftape.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "halftape/core/capture/capture.h"
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
@@ -103,6 +105,52 @@ TEST_CASE("a graph is replayed in one stream") {
   graph.replay();
   const cuda::StreamGuard guard{cuda::Stream()};
   CHECK(message([&] { graph.replay(); }).find("another stream") != std::string::npos);
+}
+
+TEST_CASE("a replay that is refused for its stream changes nothing") {
+  Tensor y = zeros({4});
+  int refreshed = 0;
+  Graph graph(kCUDA, [&] {
+    y.add_(1);
+    if (Capture* capture = Capture::on(kCUDA))
+      (void)capture->value(16, [&](std::byte* bytes) {
+        std::memset(bytes, 0, 16);
+        ++refreshed;
+      });
+  });
+  graph.replay();
+  CHECK(refreshed == 1);
+  {
+    const cuda::StreamGuard guard{cuda::Stream()};
+    CHECK_THROWS_AS(graph.replay(), Error);
+  }
+  CHECK(refreshed == 1);
+  CHECK(y.sum().item<float>() == 4);
+}
+
+TEST_CASE("a captured step may copy from and to pinned memory, as late as a replay runs") {
+  const Tensor from = full({4}, 1, TensorOptions(kFloat32).device(kCPU)).pin_memory();
+  Tensor x = zeros({4}), to;
+  Graph graph(kCUDA, [&] {
+    x.copy_(from);
+    to = (x * 2).to(kCPU, /*non_blocking=*/true);
+  });
+  for (const double value : {3.0, 5.0}) {
+    from.fill_(value);
+    graph.replay();
+    cuda::synchronize();
+    CHECK(x.to(kCPU).to_vector() == std::vector<double>(4, value));
+    CHECK(to.is_pinned());
+    CHECK(to.to_vector() == std::vector<double>(4, 2 * value));
+  }
+}
+
+TEST_CASE("a capture begins when memory that is kept for reuse has been given back") {
+  { const Tensor large = empty({1 << 25}, TensorOptions(kFloat32).device(kCUDA)); }
+  cuda::synchronize();
+  const int64_t kept = cuda::memory_reserved();
+  const Graph graph(kCUDA, [x = ones({4})] { (void)(x + 1); });
+  CHECK(cuda::memory_reserved() <= kept - (64 << 20));  // a device reserves some MiB at a time
 }
 
 TEST_CASE("a step that throws leaves what it wrote as it was") {

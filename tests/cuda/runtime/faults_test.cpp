@@ -6,7 +6,6 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,25 +14,12 @@
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/poke.h"
 #include "halftape/tests/support/warnings.h"
-#include "runtime/device.h"
-#include "settings.h"
+#include "rig.h"
 
 using namespace halftape;
 using namespace halftape::testing;
 
 namespace {
-
-simt::Settings now_with(const std::function<void(simt::Settings&)>& change) {
-  simt::Settings s = simt::settings;
-  change(s);
-  return s;
-}
-
-/// Resets the rig at the end of a test.
-struct Clean {
-  Clean() { simt::reset(); }
-  ~Clean() { simt::reset(); }
-};
 
 /// One step of training in float16: forward, backward, scaler, optimizer.
 struct HalfTraining {
@@ -123,6 +109,24 @@ TEST_CASE(
   CHECK(has(found, "the GPU cannot be used any more in this process"));
   CHECK(has(message([&] { ones({3}); }), "illegal memory access"));
   CHECK(has(message([&] { cuda::synchronize(); }), "illegal memory access"));
+}
+
+TEST_CASE("after any error that breaks the device, the host is told that it can no more be used") {
+  for (const cudaError_t e :
+       {cudaErrorIllegalAddress, cudaErrorLaunchFailure, cudaErrorAssert,
+        cudaErrorIllegalInstruction, cudaErrorMisalignedAddress, cudaErrorInvalidAddressSpace,
+        cudaErrorInvalidPc, cudaErrorLaunchTimeout, cudaErrorHardwareStackError,
+        cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContained,
+        cudaErrorTensorMemoryLeak, cudaErrorExternalDevice, cudaErrorMpsClientTerminated}) {
+    const Clean clean;
+    const Tensor x = ones({100});
+    simt::fail_launch(1, e);
+    const Tensor y = x.exp();
+    const std::string m = message([] { cuda::synchronize(); });
+    CAPTURE(m);
+    CHECK(has(m, cudaGetErrorName(e)));
+    CHECK(has(m, "cannot be used any more in this process; enqueued before, the last first: exp"));
+  }
 }
 
 TEST_CASE("whichever of 12 kernels breaks the device, it is among the 8 that the error names") {

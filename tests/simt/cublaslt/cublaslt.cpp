@@ -297,8 +297,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *found = 0;
     const Problem p{in<Operation>(o), in<Layout>(a), in<Layout>(b), in<Layout>(c), in<Layout>(d)};
     if (const auto e = check(p)) return e;
-    if (!settings.refuses.when_called && is_refused(p))
-      return cublasStatus_t(settings.refuses.status);
+    if (!settings.refuses.when_called && refuse(p)) return cublasStatus_t(settings.refuses.status);
     const Preference& asked = in<Preference>(preference);
     const std::uint32_t item = std::uint32_t(size_of(p.a.type));
     if (asked.alignment_a < item || asked.alignment_b < item ||

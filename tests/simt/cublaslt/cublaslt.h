@@ -87,8 +87,8 @@ bool is_16bit(int type);
 
 /// INVALID_VALUE for nonsense, NOT_SUPPORTED for a product without a kernel in the library.
 cublasStatus_t check(const Problem& p);
-/// True for products that settings.refuses names.
-bool is_refused(const Problem& p);
+/// True for products that settings.refuses names, of which it counts down those that are left.
+bool refuse(const Problem& p);
 /// The kind of a product: a number for its types, transpositions and epilogue.
 std::uint32_t kind_of(const Problem& p);
 Algorithm algorithm_for(const Problem& p, const Preference& wanted);

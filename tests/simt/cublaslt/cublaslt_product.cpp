@@ -287,7 +287,7 @@ cublasStatus_t multiply(const Problem& p, const void* alpha, const void* a, cons
     return CUBLAS_STATUS_INVALID_VALUE;
   if (e.aux && reinterpret_cast<std::uintptr_t>(p.o.aux) % 16) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_memory(p, a, b, c, d, reads_c)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (settings.refuses.when_called && is_refused(p)) return cublasStatus_t(settings.refuses.status);
+  if (settings.refuses.when_called && refuse(p)) return cublasStatus_t(settings.refuses.status);
 
   const CUstream_st* s = find(stream);
   if (!s) return CUBLAS_STATUS_INVALID_VALUE;

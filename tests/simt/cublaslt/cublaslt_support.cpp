@@ -92,7 +92,8 @@ cublasStatus_t check(const Problem& p) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-bool is_refused(const Problem& p) {
+namespace {
+bool is_among_refused(const Problem& p) {
   switch (settings.refuses.of) {
     case Refusals::Epilogues:
       return p.o.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
@@ -103,6 +104,13 @@ bool is_refused(const Problem& p) {
     default:
       return false;
   }
+}
+}  // namespace
+
+bool refuse(const Problem& p) {
+  if (settings.refuses.left == 0 || !is_among_refused(p)) return false;
+  if (settings.refuses.left > 0) --settings.refuses.left;
+  return true;
 }
 
 std::uint32_t kind_of(const Problem& p) {

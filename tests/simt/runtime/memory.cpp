@@ -272,6 +272,15 @@ Allocation* DeviceMemory::find(const void* address) {
   return it == live_.end() ? nullptr : &it->second;
 }
 
+const Allocation* DeviceMemory::around(const void* address) const {
+  if (!contains(address)) return nullptr;
+  const std::size_t offset = std::size_t(static_cast<const char*>(address) - base_);
+  const auto after = live_.upper_bound(offset);
+  if (after == live_.begin()) return nullptr;
+  const auto& [begin, allocation] = *std::prev(after);
+  return offset - begin < allocation.size ? &allocation : nullptr;
+}
+
 bool DeviceMemory::holds(const void* address, std::size_t size) {
   if (!contains(address)) return false;
   const std::size_t offset = std::size_t(static_cast<const char*>(address) - base_);

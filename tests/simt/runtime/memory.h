@@ -55,6 +55,8 @@ class DeviceMemory {
 
   /// The allocation that begins at this address; null for none.
   Allocation* find(const void* address);
+  /// The live allocation that this address lies in; null for none.
+  const Allocation* around(const void* address) const;
   /// Whether [address, address + size) lies in one live allocation.
   bool holds(const void* address, std::size_t size);
   bool contains(const void* address) const;

@@ -36,6 +36,8 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
      "CUDA driver version is insufficient for CUDA runtime version"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable",
+     "CUDA-capable device(s) is/are busy or unavailable"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorIllegalState, "cudaErrorIllegalState",
@@ -56,6 +58,14 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidPc, "cudaErrorInvalidPc", "invalid program counter"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorECCUncorrectable, "cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"},
+    {cudaErrorNvlinkUncorrectable, "cudaErrorNvlinkUncorrectable",
+     "uncorrectable NVLink error detected during the execution"},
+    {cudaErrorContained, "cudaErrorContained", "Invalid access of peer GPU memory over nvlink"},
+    {cudaErrorTensorMemoryLeak, "cudaErrorTensorMemoryLeak", "tensor memory not deallocated"},
+    {cudaErrorExternalDevice, "cudaErrorExternalDevice",
+     "an async error has occured in external entity outside of CUDA"},
+    {cudaErrorMpsClientTerminated, "cudaErrorMpsClientTerminated",
+     "the client was terminated by the MPS server"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
      "too many blocks in cooperative launch"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "operation not permitted"},
@@ -196,11 +206,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return simt::remember(settings.devices ? cudaSuccess : cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int device) {
-  return call([&] {
-    if (device < 0 || device >= settings.devices) return cudaErrorInvalidDevice;
+  const auto e = simt::about(device, [&] {
     current_device = device;
-    return world().devices[device].surfaced;
+    return cudaSuccess;
   });
+  return e ? e : call([] { return cudaSuccess; });
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
@@ -215,8 +225,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
-  return call([&] {
-    if (device < 0 || device >= settings.devices) return cudaErrorInvalidDevice;
+  return simt::about(device, [&] {
     *p = {};
     std::snprintf(p->name, sizeof p->name, "simulated device %d", device);
     p->totalGlobalMem = settings.memory;
@@ -233,8 +242,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     p->maxThreadsPerMultiProcessor = 2048;
     p->maxBlocksPerMultiProcessor = 32;
     p->multiProcessorCount = settings.multiprocessors;
-    p->major = settings.compute_major;
+    p->major = settings.foreign >> device & 1 ? 5 : settings.compute_major;
     p->minor = settings.compute_minor;
+    p->pageableMemoryAccess = settings.pageable_access;
     p->l2CacheSize = 60 << 20;
     p->concurrentKernels = p->cooperativeLaunch = p->unifiedAddressing = 1;
     p->memoryPoolsSupported = p->canMapHostMemory = p->streamPrioritiesSupported = 1;

@@ -23,7 +23,8 @@ cudaError_t remember(cudaError_t e);
 /// Reports it as well.
 cudaError_t invalid(const std::string& why);
 
-/// Most functions of the API: under the lock, on a device that still works.
+/// Most functions of the API: under the lock, on a device that still works. Whatever they are
+/// about, they use this thread's current device, device 0 if it has chosen none.
 template <class Body>
 cudaError_t call(Body&& body) {
   World& w = world();
@@ -33,8 +34,19 @@ cudaError_t call(Body&& body) {
     report("a function that cudaLaunchHostFunc called used the CUDA API, which is not permitted");
     return remember(cudaErrorNotPermitted);
   }
+  if (settings.busy >> current_device & 1) return remember(cudaErrorDevicesUnavailable);
+  w.counters.contexts |= 1u << current_device;
   if (const cudaError_t e = w.devices[current_device].surfaced; e != cudaSuccess)
     return remember(e);
+  return remember(body());
+}
+
+/// Functions that ask about a device without using it.
+template <class Body>
+cudaError_t about(int device, Body&& body) {
+  const std::lock_guard lock(world().mutex);
+  if (settings.devices == 0) return remember(cudaErrorNoDevice);
+  if (device < 0 || device >= settings.devices) return remember(cudaErrorInvalidDevice);
   return remember(body());
 }
 

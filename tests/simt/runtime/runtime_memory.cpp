@@ -203,6 +203,9 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t size, cudaM
                     (kind == cudaMemcpyDeviceToDevice && to_device && from_device) ||
                     (kind == cudaMemcpyHostToHost && !to_device && !from_device);
   if (!fits) return invalid("a copy's kind is not what its addresses are");
+  const Allocation *a = DeviceMemory::memory().around(to), *b = DeviceMemory::memory().around(from);
+  if (a && b && a->device != b->device && (a->pool || b->pool))
+    return invalid("only cudaMemcpyPeerAsync reaches into the memory pool of another device");
   if (const auto e = check_range("a copy to memory", to, size)) return e;
   return check_range("a copy from memory", from, size);
 }
@@ -227,7 +230,7 @@ cudaError_t copy_async(void* to, const void* from, std::size_t size, cudaMemcpyK
             .run = [=] { DeviceMemory::memory().copy(to, from, size); }};
   if (s->capture) return enqueue(stream, std::move(work));
   const Side source = side_of(from, size), target = side_of(to, size);
-  if (source == Side::Pageable && target == Side::Device) {
+  if (source == Side::Pageable && target == Side::Device && !settings.pageable_access) {
     // The bytes are taken now, into a buffer of the driver.
     const auto* bytes = static_cast<const char*>(from);
     work.run = [to, staged = std::vector<char>(bytes, bytes + size)] {
@@ -237,6 +240,19 @@ cudaError_t copy_async(void* to, const void* from, std::size_t size, cudaMemcpyK
   if (const auto e = enqueue(stream, std::move(work))) return e;
   // To memory that is not pinned the real one waits too.
   return target == Side::Pageable ? synchronise(s) : cudaSuccess;
+}
+
+cudaError_t copy_to_peer(void* to, int to_device, const void* from, int from_device,
+                         std::size_t size, cudaStream_t stream) {
+  if (size == 0) return cudaSuccess;
+  const Allocation *a = DeviceMemory::memory().around(to), *b = DeviceMemory::memory().around(from);
+  if (!a || !b || a->device != to_device || b->device != from_device)
+    return invalid("cudaMemcpyPeerAsync of memory that is not on the devices that it names");
+  if (const auto e = check_range("a copy to memory", to, size)) return e;
+  if (const auto e = check_range("a copy from memory", from, size)) return e;
+  count_copy(to, from);
+  return enqueue(stream, {.type = cudaGraphNodeTypeMemcpy,
+                          .run = [=] { DeviceMemory::memory().copy(to, from, size); }});
 }
 
 cudaError_t copy_now(void* to, const void* from, std::size_t size, cudaMemcpyKind kind) {
@@ -349,9 +365,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyK
                             cudaStream_t stream) {
   return call([&] { return simt::copy_async(to, from, size, kind, stream); });
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size,
-                                cudaStream_t stream) {
-  return call([&] { return simt::copy_async(to, from, size, cudaMemcpyDeviceToDevice, stream); });
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t size, cudaStream_t stream) {
+  return call([&] { return simt::copy_to_peer(to, to_device, from, from_device, size, stream); });
 }
 cudaError_t cudaMemset(void* to, int value, size_t size) {
   return call([&] {

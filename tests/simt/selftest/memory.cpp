@@ -211,6 +211,31 @@ TEST_CASE("memory that a stream frees is trimmed only once the stream has got th
   cudaStreamDestroy(s);
 }
 
+TEST_CASE("only cudaMemcpyPeerAsync reaches into the pool of another device") {
+  const Fresh fresh;
+  simt::settings.devices = 2;
+  cudaStream_t streams[2];
+  float* x[2];
+  for (const int i : {1, 0}) {
+    REQUIRE(cudaSetDevice(i) == cudaSuccess);
+    REQUIRE(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaMallocAsync(reinterpret_cast<void**>(&x[i]), 8, streams[i]) == cudaSuccess);
+    REQUIRE(cudaMemsetAsync(x[i], i, 8, streams[i]) == cudaSuccess);
+  }
+  CHECK(cudaMemcpyAsync(x[0], x[1], 8, cudaMemcpyDefault, streams[0]) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpy(x[0], x[1] + 1, 4, cudaMemcpyDeviceToDevice) == cudaErrorInvalidValue);
+  CHECK(reported("the memory pool of another device"));
+  CHECK(cudaMemcpyPeerAsync(x[0], 1, x[1], 0, 8, streams[0]) == cudaErrorInvalidValue);
+  CHECK(cudaMemcpyPeerAsync(x[0], 0, x[1] + 1, 1, 8, streams[0]) == cudaErrorInvalidValue);
+  CHECK(to_host(reinterpret_cast<unsigned char*>(x[0]), 1)[0] == 0);
+  CHECK(cudaMemcpyPeerAsync(x[0], 0, x[1] + 1, 1, 4, streams[0]) == cudaSuccess);
+  CHECK(to_host(reinterpret_cast<unsigned char*>(x[0]), 1)[0] == 1);
+  for (const int i : {0, 1}) {
+    CHECK(cudaFreeAsync(x[i], streams[i]) == cudaSuccess);
+    cudaStreamDestroy(streams[i]);
+  }
+}
+
 TEST_CASE("the allocation that the test names fails") {
   const Fresh fresh;
   void *a, *b, *c;

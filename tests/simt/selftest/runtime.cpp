@@ -174,6 +174,29 @@ TEST_CASE("there are as many devices as the test says") {
   CHECK(p.major == 9);
 }
 
+TEST_CASE("almost every call uses the current device, whichever it is about") {
+  const Fresh fresh;
+  const Both d;
+  simt::settings.devices = 3;
+  simt::settings.busy = 0b100;
+  simt::reset_counters();
+  int value = 0;
+  cudaDeviceProp p;
+  CHECK(cudaGetDeviceCount(&value) == cudaSuccess);
+  CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrMemoryPoolsSupported, 2) == cudaSuccess);
+  CHECK(cudaGetDeviceProperties(&p, 1) == cudaSuccess);
+  CHECK(simt::counters().contexts == 0);
+  std::thread([&] {
+    CHECK(cudaSetDevice(1) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(d.a) == cudaSuccess);
+  }).join();
+  CHECK(simt::counters().contexts == 0b10);
+  std::thread([&] { CHECK(cudaEventQuery(d.e) == cudaSuccess); }).join();  // has chosen none
+  CHECK(simt::counters().contexts == 0b11);
+  std::thread([] { CHECK(cudaSetDevice(2) == cudaErrorDevicesUnavailable); }).join();
+  CHECK(simt::counters().contexts == 0b11);
+}
+
 TEST_CASE("host functions run in stream order and may not call CUDA") {
   const Fresh fresh;
   const Both d;

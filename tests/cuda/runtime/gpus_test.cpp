@@ -1,0 +1,120 @@
+// Several GPUs, on the rig: which of them a thread uses, and what one does to the others.
+#include <doctest/doctest.h>
+
+#if defined(HALFTAPE_SIMT)
+#include <halftape/halftape.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "halftape/cuda/copy.h"
+#include "halftape/cuda/runtime/runtime.h"
+#include "halftape/tests/support/message.h"
+#include "rig.h"
+
+using namespace halftape;
+using namespace halftape::testing;
+
+namespace {
+
+/// The bits of the devices that f() uses, in a thread that has chosen none.
+unsigned devices_used_by(const std::function<void()>& f) {
+  simt::reset_counters();
+  std::thread(f).join();
+  return simt::counters().contexts;
+}
+
+}  // namespace
+
+TEST_CASE("a thread that does something about one GPU uses no other") {
+  const Clean clean;
+  const Device second(kCUDA, 1);
+  const auto options = TensorOptions(kFloat32).device(second);
+  const cuda::Stream stream(second);
+  cuda::Event from(true, second), to(true, second);
+  from.record(stream);
+  to.record(stream);
+  const Tensor x = ones({1000}, options);
+  Tensor dropped = ones({1000}, options), of_graph;
+  auto event = std::make_unique<cuda::Event>(false, second);
+  auto moment = backend(second).now();
+  auto graph = std::make_unique<Graph>(second, [&] { of_graph = x + 1; });
+  graph->replay();
+  const std::pair<const char*, std::function<void()>> acts[] = {
+      {"asks a stream", [&] { CHECK(stream.query()); }},
+      {"waits for a stream", [&] { stream.synchronize(); }},
+      {"takes a stream", [&] { const cuda::Stream other(second, /*high_priority=*/true); }},
+      {"asks an event", [&] { CHECK(to.query()); }},
+      {"waits for an event", [&] { to.synchronize(); }},
+      {"measures", [&] { CHECK(from.elapsed_time(to) >= 0); }},
+      {"lets a stream wait", [&] { to.block(stream); }},
+      {"records an event", [&] { from.record(stream); }},
+      {"drops an event", [&] { event.reset(); }},
+      {"drops a moment", [&] { moment.reset(); }},
+      {"copies to the host", [&] { CHECK(x.cpu().to_vector<float>()[0] == 1); }},
+      {"copies from pinned memory",
+       [&] { (void)ones({10}, kCPU).pin_memory(second).to(second, true); }},
+      {"lets go of memory", [&] { dropped = Tensor(); }},
+      {"reads the figures", [&] { CHECK(cuda::memory_allocated(second) > 0); }},
+      {"resets the figures", [&] { cuda::reset_peak_memory_stats(second); }},
+      {"gives memory back", [&] { cuda::empty_cache(second); }},
+      {"drops a graph", [&] { graph.reset(); }},
+      {"lets go of a graph's memory", [&] { of_graph = Tensor(); }},
+      {"waits for the device", [&] { cuda::synchronize(second); }},
+  };
+  for (const auto& act : acts) {
+    CAPTURE(act.first);
+    CHECK(devices_used_by(act.second) == 0b10);
+  }
+}
+
+TEST_CASE("to look for GPUs uses none, and one that another process holds hides no other one") {
+  const Clean clean;
+  const simt::With held(now_with([](simt::Settings& s) {
+    s.devices = 3;
+    s.busy = 0b101;
+  }));
+  std::unique_ptr<cuda::Runtime> opened;
+  std::string why_not, text;
+  CHECK(devices_used_by([&] { opened.reset(cuda::halftape_cuda_open(&why_not)); }) == 0);
+  CHECK(why_not == "");
+  REQUIRE(opened);
+  CHECK(opened->device_count() == 3);
+  std::thread([&] {
+    CHECK(opened->backend(1).name() == std::string("cuda"));
+    try {
+      (void)opened->backend(2);
+    } catch (const Error& e) {
+      text = e.what_without_backtrace();
+    }
+  }).join();
+  CHECK(has(text, "cuda:2 cannot be used: CUDA-capable device(s) is/are busy or unavailable"));
+}
+
+TEST_CASE("kernels that do not load are for another architecture only if CUDA says so") {
+  const Clean clean;
+  const auto obstacle = [](unsigned foreign, unsigned busy) {
+    const simt::With with(now_with([=](simt::Settings& s) {
+      s.foreign = foreign;
+      s.busy = busy;
+    }));
+    std::string text;
+    std::thread([&] { text = cuda::kernels_obstacle(); }).join();
+    return text;
+  };
+  CHECK(obstacle(0, 0) == "");
+  CHECK(obstacle(1, 0) ==
+        "the backend was not built for this GPU's architecture "
+        "(cudaErrorNoKernelImageForDevice)");
+  CHECK(obstacle(0, 1) ==
+        "CUDA-capable device(s) is/are busy or unavailable "
+        "(cudaErrorDevicesUnavailable)");
+  CHECK(cuda::architecture_obstacle(75) == "");
+  CHECK(cuda::architecture_obstacle(120) == "");
+  CHECK(cuda::architecture_obstacle(70) ==
+        "the backend was not built for this GPU's architecture (sm_70)");
+}
+#endif
