@@ -1,5 +1,5 @@
-"""Halftape as a Conan 2 package: `conan create .`; tests/install holds its test, whose programs find the package as they do
-after cmake --install. Who uses it gets the project's own CMake package."""
+"""Halftape as a Conan 2 package: `conan create . -s compiler.cppstd=20`; tests/install holds its test, whose programs find the
+package as they do after cmake --install. Who uses it gets the project's own CMake package."""
 import re
 
 from conan import ConanFile
@@ -18,8 +18,9 @@ class Halftape(ConanFile):
     options = {"shared": [True, False], "cpu_levels": ["all", "native", "baseline"], "cuda": [True, False]}
     default_options = {"shared": False, "cpu_levels": "all", "cuda": False}
     generators = "CMakeDeps"
-    folders = ["core", "cpu", "cuda", "autograd", "nn", "optim", "amp", "io", "cmake", "include"]
-    exports_sources = ["CMakeLists.txt", "halftape.h", "LICENSE", "CHANGELOG.md", "scripts/halftape-gdb.py"] + [folder + "/*" for folder in folders]
+    folders = ["core", "cpu", "cuda", "autograd", "nn", "optim", "amp", "io", "distributed", "cmake", "include"]
+    exports_sources = ["CMakeLists.txt", "halftape.h", "LICENSE", "THIRD_PARTY.txt", "CHANGELOG.md", "scripts/halftape-gdb.py"] + [
+        folder + "/*" for folder in folders]
 
     def set_version(self):
         self.version = re.search(r'HALFTAPE_VERSION "([^"]+)"', load(self, self.recipe_folder + "/core/version.h")).group(1)
@@ -42,6 +43,7 @@ class Halftape(ConanFile):
         toolchain.cache_variables["HALFTAPE_UNITY_BUILD"] = True
         toolchain.cache_variables["HALFTAPE_CPU_LEVELS"] = str(self.options.cpu_levels)
         toolchain.cache_variables["HALFTAPE_CUDA"] = "ON" if self.options.cuda else "OFF"
+        toolchain.cache_variables["HALFTAPE_GLOO"] = "OFF"  # Conan would not know what the package needs
         toolchain.generate()
 
     def build(self):

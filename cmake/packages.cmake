@@ -14,7 +14,8 @@ endforeach()
 # Each has its copyright, and Debian's form of a changelog, the date of which is that of the last commit.
 file(READ LICENSE text)
 file(READ io/data/sets/DIGITS_LICENSE.txt digits)
-file(WRITE ${PROJECT_BINARY_DIR}/copyright "Halftape\n\n${text}\nThe library contains a data set of digits, with a licence of its own:\n\n${digits}")
+file(READ THIRD_PARTY.txt others)
+file(WRITE ${PROJECT_BINARY_DIR}/copyright "Halftape\n\n${text}\nThe library contains a data set of digits, with a licence of its own:\n\n${digits}\n${others}")
 execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%cD RESULT_VARIABLE failed OUTPUT_VARIABLE date ERROR_QUIET
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(failed)

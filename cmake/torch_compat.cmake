@@ -40,17 +40,18 @@ install(TARGETS halftape_torch_compat EXPORT halftape)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/cmake/torch_compat/ ${forwards}/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/torch_compat COMPONENT development FILES_MATCHING PATTERN "*.h")
 
-# find_package(Torch), for a program's own CMakeLists.txt: from an install, and from this build folder, where
-# CMAKE_PREFIX_PATH, or Torch_DIR, names it.
-set(torch_config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Torch)
+# find_package(Torch), for a program's own CMakeLists.txt: from an install, and from this build folder. CMake does not look in
+# either by itself, as it would then find this library where LibTorch is meant: Torch_DIR names one.
+set(torch_config_folder ${CMAKE_INSTALL_DATADIR}/halftape/torch)
 function(write_torch_config file TORCH_CONFIG_HALFTAPE_DIR TORCH_CONFIG_PREFIX)
   configure_package_config_file(cmake/TorchConfig.cmake.in ${file} INSTALL_DESTINATION ${torch_config_folder})
 endfunction()
-write_torch_config(${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake "\${CMAKE_CURRENT_LIST_DIR}/../halftape" "\${PACKAGE_PREFIX_DIR}")
+write_torch_config(${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake "\${PACKAGE_PREFIX_DIR}/${CMAKE_INSTALL_LIBDIR}/cmake/halftape"
+                   "\${PACKAGE_PREFIX_DIR}")
 write_torch_config(${PROJECT_BINARY_DIR}/TorchConfig.cmake "\${CMAKE_CURRENT_LIST_DIR}" "\${CMAKE_CURRENT_LIST_DIR}")
 # The release whose names these are. A program that asks for an older one is content.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake VERSION 2.15.0 COMPATIBILITY AnyNewerVersion)
 install(FILES ${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake ${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake
         DESTINATION ${torch_config_folder} COMPONENT development)
-export(TARGETS halftape halftape_torch_compat halftape_warnings halftape_sanitizers NAMESPACE halftape::
+export(TARGETS halftape halftape_torch_compat halftape_warnings halftape_hardening halftape_sanitizers NAMESPACE halftape::
        FILE ${PROJECT_BINARY_DIR}/halftapeTargets.cmake)

@@ -1,6 +1,7 @@
 # What <halftape/halftape.h> must not pull in: standard headers that cost every program that includes
 # it, and belong into a .cpp, and the contract of the backends, whose names (Windows, say) are not for
-# users. Run as a test: cmake -D ROOT=<source folder> -P umbrella.cmake
+# users. What it includes and what is installed must be in the folders of which conanfile.py makes a package.
+# Run as a test: cmake -D ROOT=<source folder> -P umbrella.cmake
 cmake_minimum_required(VERSION 3.25)
 set(forbidden barrier condition_variable format future iomanip iostream latch random ranges regex semaphore stop_token
     syncstream thread valarray)
@@ -30,4 +31,24 @@ endif()
 if(broken)
   list(JOIN broken "\n" text)
   message(FATAL_ERROR "halftape.h includes what it must not, through\n${text}")
+endif()
+
+file(READ ${ROOT}/conanfile.py recipe)
+string(REGEX MATCH "folders = \\[([^]]*)\\]" found "${recipe}")
+string(REGEX MATCHALL "[a-z]+" packed "${CMAKE_MATCH_1}")
+file(READ ${ROOT}/cmake/install.cmake rules)
+string(REGEX MATCH "install\\(DIRECTORY ([a-z ]+) DESTINATION" found "${rules}")
+string(REGEX MATCHALL "[a-z]+" needed "${CMAKE_MATCH_1}")
+if(NOT needed)
+  message(FATAL_ERROR "cmake/install.cmake has no folders of headers")
+endif()
+foreach(header ${seen})
+  if(header MATCHES "^([a-z]+)/")
+    list(APPEND needed ${CMAKE_MATCH_1})
+  endif()
+endforeach()
+list(REMOVE_ITEM needed ${packed})
+if(needed)
+  list(REMOVE_DUPLICATES needed)
+  message(FATAL_ERROR "conanfile.py lacks among its folders: ${needed}")
 endif()

@@ -1,4 +1,6 @@
-# A LibTorch project, with its own CMakeLists.txt, finds Torch in an install and in the build folder, and runs.
+# A LibTorch project, with its own CMakeLists.txt, finds Torch in an install and in the build folder, where Torch_DIR names one,
+# and runs. Without it LibTorch is meant.
+cmake_minimum_required(VERSION 3.25)
 set(work ${BUILD}/torch_find_package)
 file(REMOVE_RECURSE ${work})
 function(step)
@@ -9,9 +11,13 @@ function(step)
   endif()
 endfunction()
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix)
-foreach(found_in ${work}/prefix ${BUILD})
+find_package(Torch QUIET CONFIGS TorchConfigVersion.cmake PATHS ${work}/prefix NO_DEFAULT_PATH)  # a file that may run here
+if(Torch_FOUND)
+  message(FATAL_ERROR "an install hides LibTorch: ${Torch_CONFIG}")
+endif()
+foreach(found_in ${work}/prefix/share/halftape/torch ${BUILD})
   file(REMOVE_RECURSE ${work}/build)
-  step(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${found_in} -D CMAKE_CXX_COMPILER=${CXX})
+  step(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -G ${GENERATOR} -D Torch_DIR=${found_in} -D CMAKE_CXX_COMPILER=${CXX})
   step(${CMAKE_COMMAND} --build ${work}/build)
   step(${work}/build/quoted)
 endforeach()

@@ -114,9 +114,44 @@ static void check_archives() {
   EXPECT(static_cast<torch::optim::AdamOptions&>(other.param_groups()[0].options()).lr() == 0.25);
 }
 
+static void check_seeds_of_gpus() {
+  torch::manual_seed(7);
+  const auto wanted = torch::randn({4});
+  torch::manual_seed(7);
+  torch::cuda::manual_seed_all(8);
+  torch::cuda::manual_seed(9);
+  EXPECT(torch::equal(torch::randn({4}), wanted));
+  for (size_t i = 0; i < torch::cuda::device_count(); ++i) {
+    const torch::Device gpu(torch::kCUDA, static_cast<torch::DeviceIndex>(i));
+    EXPECT(torch::get_generator(gpu).seed == (i == 0 ? 9 : 8));
+  }
+}
+
+static void check_warnings() {
+  struct : c10::WarningHandler {
+    std::string text;
+    void process(const c10::SourceLocation&, const std::string& message, bool) override {
+      text += message;
+    }
+  } handler;
+  std::ostringstream printed;
+  std::streambuf* const cerr = std::cerr.rdbuf(printed.rdbuf());
+  c10::Warning::set_warning_handler(&handler);
+  TORCH_WARN("one");
+  c10::Warning::set_warning_handler(nullptr);  // the default again
+  TORCH_WARN("two");
+  torch::warn("three");  // the library's own
+  std::cerr.rdbuf(cerr);
+  EXPECT(handler.text == "one");
+  EXPECT(printed.str().find("Warning: two (") == 0);
+  EXPECT(printed.str().find("Warning: three\n") != std::string::npos);
+}
+
 int main() {
   check_loops();
   check_archives();
+  check_seeds_of_gpus();
+  check_warnings();
   const std::vector<TensorIndex> indices = {
       None, "...", 3, true, Slice(1, None, 2), Slice(None, None, -1)};
   EXPECT(c10::str(indices) ==

@@ -110,16 +110,20 @@ class WarningHandler {
   virtual ~WarningHandler() = default;
   virtual void process(const SourceLocation& at, const std::string& message,
                        const bool /*verbatim*/) {
-    std::cerr << "Warning: " << message << " (" << at.file << ':' << at.line << ")\n";
+    std::cerr << "Warning: " << message;
+    if (*at.file) std::cerr << " (" << at.file << ':' << at.line << ')';
+    std::cerr << '\n';
   }
 };
 namespace Warning {
 inline WarningHandler*& current() {
   static WarningHandler plain;
   static thread_local WarningHandler* handler = &plain;
+  if (!handler) handler = &plain;
   return handler;
 }
 inline WarningHandler* get_warning_handler() { return current(); }
+/// Null: std::cerr again.
 inline void set_warning_handler(WarningHandler* handler) {
   current() = handler;
   // The library's own warnings go the same way.
@@ -246,8 +250,15 @@ inline Tensor expit(const Tensor& x) { return sigmoid(x); }
 namespace cuda {
 using halftape::cuda::is_available;
 inline size_t device_count() { return static_cast<size_t>(halftape::cuda::device_count()); }
-inline void manual_seed(uint64_t seed) { halftape::manual_seed(seed); }
-inline void manual_seed_all(uint64_t seed) { halftape::manual_seed(seed); }
+/// Seeds the first GPU, which is the current one here, if there is one, and nothing else.
+inline void manual_seed(uint64_t seed) {
+  if (is_available()) set_generator({.seed = seed}, kCUDA);
+}
+/// Seeds all GPUs and nothing else.
+inline void manual_seed_all(uint64_t seed) {
+  for (DeviceIndex i = 0; i < halftape::cuda::device_count(); ++i)
+    set_generator({.seed = seed}, Device(kCUDA, i));
+}
 inline void synchronize() {
   if (is_available()) halftape::cuda::synchronize();
 }
