@@ -82,6 +82,7 @@ void run(int argc, char** argv) {
       "{\"accuracy\": %.4f, \"loss\": \"%g\", \"skipped\": %lld, \"scale\": %g, \"hash\": "
       "\"%s\"}\n",
       lab.accuracy(), loss, static_cast<long long>(lab.skipped()), scale, lab.hash().c_str());
+  HALFTAPE_CHECK(std::fflush(stdout) == 0, "standard output cannot be written; is its disk full?");
 }
 
 }  // namespace

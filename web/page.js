@@ -23,6 +23,7 @@ function trouble(message) {
   $('trouble').textContent = message;
   $('trouble').hidden = false;
   $('status').textContent = 'Stopped.';
+  if (run) run.done = true;  // the worker cannot go on with it
   setRunning(false);
 }
 async function boot() {
@@ -68,7 +69,13 @@ function ready(ms) {
   start();
 }
 function start() {
-  if (!window.lab.ready || !form.reportValidity()) return;
+  if (!window.lab.ready) return;
+  const wrong = wrongField();
+  if (wrong) {
+    $('status').textContent = `Not started. ${wrong}`;
+    form.reportValidity();
+    return;
+  }
   writeAddress();
   $('trouble').hidden = true;
   Object.assign(window.lab, {done: null, error: null});

@@ -40,8 +40,14 @@ function writeAddress() {
 }
 const widthsOf = text => text.split(/[\s,]+/).filter(Boolean).map(Number);
 
-/** The settings in the order of exports.cpp. */
-function numbersOf(v) {
+/** The first field that the browser does not accept, and why: "Seed: …". Null if it accepts all. */
+function wrongField() {
+  const input = [...form.elements].find(e => e.willValidate && !e.validity.valid);
+  return input ? `${input.labels[0].firstChild.textContent.trim()}: ${input.validationMessage}` : null;
+}
+/** The settings in the order of exports.cpp. A field that is switched off has its first value: the browser does not check it. */
+function numbersOf(settings) {
+  const v = Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, field(name).matches(':disabled') ? DEFAULTS[name] : value]));
   const widths = widthsOf(v.widths);
   return [v.data === 'spirals' ? 1 : 0, PRECISIONS.indexOf(v.precision), Number(v.weight), v.law === 'fixed' ? 1 : 0,
           2 ** Number(v.scale), Number(v.interval), Number(v.lr), Number(v.seed), 128, widths.length, ...widths];

@@ -194,8 +194,22 @@ def test_page(d, url):
     d.execute_script("setValues({...DEFAULTS, widths: '64, 9999'}); start()")
     _, error = wait(d, "false", 5)
     check("a senseless width is refused in words", "expected 1 to 512, found 9999" in str(error), error)
+    check("and a run that did not start cannot go on", not d.find_element(By.ID, "pause").is_enabled())
+    d.execute_script("window.lab.error = null; send({command: 'resume'})")
+    _, error = wait(d, "false", 5)
+    check("not even if the worker is asked to", "no run to go on with" in str(error), error)
     done = set_and_run(d, widths="", steps="60")
     check("no hidden layer at all", done.get("accuracy", 0) > 50, done)
+    for wrong, name in [("seed=-1", "Seed"), ("steps=50", "after steps"), ("steps=", "after steps"), ("widths=64;64", "Hidden layers")]:
+        d.get(f"{url}#{wrong}")
+        d.refresh()
+        wait(d, "window.lab.ready")
+        text = d.find_element(By.ID, "status").text
+        check(f"an address with {wrong} is refused in words", text.startswith(f"Not started. {name}: "), text)
+    d.get(url + "#precision=fp16&interval=0")
+    d.refresh()
+    done = finished(d)
+    check("a field that is switched off does not matter", done.get("steps") == 660, done)
     labels = d.execute_script("""return [...document.querySelectorAll('input, select, button, canvas, svg[role], table')]
       .filter(e => !(e.labels?.length || e.ariaLabel || e.getAttribute('aria-label') || e.textContent.trim() || e.caption || e.tagName === 'TABLE'))
       .map(e => e.id || e.name)""")

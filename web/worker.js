@@ -40,7 +40,8 @@ const commands = {
     return {stopped: true};
   },
   resume() {
-    if (run && !run.going) {
+    if (!run) throw new Error('there is no run to go on with: start one');
+    if (!run.going) {
       run.going = true;
       setTimeout(tick, 0);
     }
@@ -87,6 +88,7 @@ self.onmessage = async ({data}) => {
     const answer = await commands[data.command](data);
     if (answer) postMessage({id: data.id, ...answer});
   } catch (e) {
+    run = null;  // the page says that it has stopped
     postMessage({id: data.id, error: e.message});
   }
 };

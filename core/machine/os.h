@@ -73,6 +73,9 @@ void trim_heap() noexcept;
 
 // --- The terminal behind standard output
 
+/// Opens the null device for each of the three standard files that is closed, as the next file that
+/// is opened would take its number, and with it what is printed. Does nothing but on POSIX.
+void open_standard_files();
 bool stdout_is_terminal();
 /// True if it takes ANSI escape codes: where TERM is set and not "dumb"; on Windows they are turned
 /// on. False on an unknown system.

@@ -234,6 +234,11 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
+void open_standard_files() {
+  int file = 0;  // open() gives the lowest number that is free
+  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
+  if (file > STDERR_FILENO) ::close(file);
+}
 bool stdout_is_terminal() { return isatty(STDOUT_FILENO) != 0; }
 
 bool terminal_takes_escapes() {

@@ -30,6 +30,7 @@ NoPipeSignal::NoPipeSignal() = default;
 NoPipeSignal::~NoPipeSignal() { (void)ours_; }
 int64_t process_id() { return 0; }
 std::string output_of(const std::string&) { return {}; }
+void open_standard_files() {}
 bool stdout_is_terminal() { return false; }
 bool terminal_takes_escapes() { return false; }
 int terminal_width() { return 0; }

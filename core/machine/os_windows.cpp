@@ -163,6 +163,7 @@ bool console_mode(HANDLE& out, DWORD& mode) {
 }
 }  // namespace
 
+void open_standard_files() {}  // the files of this process are handles, which no one prints to
 bool stdout_is_terminal() {
   HANDLE out;
   DWORD mode;

@@ -1,7 +1,7 @@
 // A tour of the tape: what is recorded, how gradients are asked for, and how to add an op.
-#include <halftape/halftape.h>
-
 #include <iostream>
+
+#include "program.h"
 
 using namespace halftape;
 
@@ -98,10 +98,13 @@ void hooks() {
 
 }  // namespace
 
-int main() {
-  recording();
-  vector_jacobian();
-  second_order();
-  own_op();
-  hooks();
+int main(int argc, char** argv) {
+  CLI::App app{"A tour of the tape, to be read beside the code.", "autograd"};
+  return sample::run(app, argc, argv, [] {
+    recording();
+    vector_jacobian();
+    second_order();
+    own_op();
+    hooks();
+  });
 }

@@ -283,12 +283,14 @@ void run(Arguments& a) {
   const Text text = a.data ? Text{data::read_text(*a.data)} : make_text(200000);
   const data::CharVocabulary vocabulary(text.characters);
   const Tensor tokens = vocabulary.encode(text.characters);
-  const int64_t needed = 10 * (a.model.block_size + 1) + a.batch_size;
+  // Of so many tenths, nine hold a batch of windows, and one holds a window to validate on.
+  const int64_t block = a.model.block_size;
+  const int64_t needed = 10 * std::max(block + 1, (block + a.batch_size) / 9 + 1);
   if (tokens.numel() < needed)
     throw UserError(
         fmt::format("{}: {} characters are too few for windows of {}: give {} or more, "
-                    "or a smaller --block-size",
-                    a.data.value_or("text"), tokens.numel(), a.model.block_size, needed));
+                    "or a smaller --block-size or --batch-size",
+                    a.data.value_or("text"), tokens.numel(), block, needed));
 
   Training training(a, vocabulary, tokens, ranks);
   int64_t parameters = 0;
@@ -306,7 +308,7 @@ void run(Arguments& a) {
   if (loss && a.sample > 0 && ranks.first()) {
     training.model()->eval();
     const amp::autocast region = sample::autocast_to(training.dtype(), device);
-    const Tensor start = vocabulary.encode(text.characters.substr(0, 1)).view({1, 1}).to(device);
+    const Tensor start = tokens.slice(0, 0, 1).view({1, 1}).to(device);  // the first character
     const Tensor written = training.model()->generate(start, a.sample, a.temperature, a.top_k);
     fmt::print("\n{}\n\n", vocabulary.decode(written.flatten().cpu()));
   }

@@ -33,10 +33,23 @@ if stopped_by TERM 143 $small --sample 0 --steps 9999999 --warmup 2 --lr-decay-s
   [ -n "$whole" ] && [ "$whole" = "$kept" ] || fail "stopped by SIGTERM after $steps steps: $kept is kept, not $whole"
 fi
 
+# Without standard output, too, progress is not written into a file of the run, which goes on.
+short="$small --sample 0 --eval-interval 1 --lr-decay-steps 10 --warmup 2"
+"$program" $short --steps 2 --out open >/dev/null || fail "an open standard output"
+"$program" $short --steps 2 --out closed >&- 2>&- <&- || fail "a closed standard output: exit code $?"
+cmp open/log.csv closed/log.csv || fail "a closed standard output: log.csv: $(cat closed/log.csv)"
+"$program" $short --steps 3 --out closed --resume >/dev/null || fail "a run without standard output goes on"
+
+# A text may begin with any character, such as a byte order mark.
+{ printf '\xef\xbb\xbf'; printf 'ä word, and another one. %.0s' {1..40}; } >mark.txt
+out=$("$program" $small --data mark.txt --steps 2 --sample 5) || fail "a text that begins with a byte order mark"
+grep -q $'^\xef\xbb\xbf' <<<"$out" || fail "the text that it wrote begins as the other: $out"
+
 printf 'too short' >short.txt
 printf '\xff\xfe%.0s' {1..2000} >bytes.txt
 refused "a file that is not there" "nowhere.txt" --data nowhere.txt
 refused "a short file" "too few" --data short.txt
+refused "a batch of more windows than there are" "too few .*give 1130 or more" ${small/size 4/size 1000} --data mark.txt
 refused "a file that is no text" "bytes.txt\|UTF-8" --data bytes.txt
 refused "an unknown precision" "precision" --precision float8
 refused "heads that do not fit" "do not divide" --n-head 3

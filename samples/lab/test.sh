@@ -52,6 +52,10 @@ if interrupted digits --loss-weight 1e-5 --steps 100000 --every 1000 --out stopp
   grep -q "^stopped/report.html" interrupted.log || fail "the paths after Ctrl-C"
 fi
 
+lab --out closed >&- 2>&- || fail "a closed standard output: exit code $?"
+[ "$(cut -d, -f1 closed/steps.csv | tr '\n' ' ')" = "step $(seq -s ' ' 0 35) " ] || fail "a closed standard output: steps.csv: $(cat closed/steps.csv)"
+page_is_good closed
+
 # Two at once in one folder: one of them is refused, and the other one's folder is whole.
 "$program" digits --threads 1 --epochs 20 --out both >first.log 2>&1 & first=$!
 "$program" digits --threads 1 --epochs 20 --seed 5 --out both >second.log 2>&1 & second=$!

@@ -3,8 +3,9 @@
 //     learn_image                            a picture made here: some seconds
 //     learn_image --image photo.png          any 8-bit PNG, or PPM or PGM; grey or coloured
 //
-// Writes the picture and what the network learnt, side by side, to --out, and ends with "PSNR …
-// dB". Exit code 2: wrong arguments, device or picture; the message says what to do.
+// Writes the picture and what the network learnt, side by side, to --out, also when Ctrl-C stops
+// it, and ends with "PSNR … dB". Exit code 2: wrong arguments, device or picture; the message says
+// what to do.
 //
 // The coordinates become sines and cosines of many frequencies; otherwise the network learns a
 // blur: Tancik et al. 2020, "Fourier Features Let Networks Learn High Frequency Functions in Low
@@ -108,7 +109,8 @@ void run(const Arguments& a) {
   sample::ProgressLine progress(a.steps);
   const auto psnr = [](double mse) { return -10 * std::log10(mse); };
   const sample::Interrupt ctrl_c;
-  for (int64_t step = 1; step <= a.steps && !ctrl_c.asked(); ++step) {
+  int64_t step = 0;
+  while (step < a.steps && !ctrl_c.asked()) {
     const Tensor batch =
         randint(0, height * width, {a.batch_size}, TensorOptions(kInt64).device(device));
     optimizer.zero_grad();
@@ -122,7 +124,7 @@ void run(const Arguments& a) {
     scaler.step(optimizer);
     scaler.update();
     schedule.step();
-    if (step % 10 == 0 || step == a.steps)
+    if (++step % 10 == 0 || step == a.steps)
       progress.show(step, fmt::format("PSNR {:.1f} dB", psnr(loss.item<double>())));
   }
 
@@ -135,7 +137,9 @@ void run(const Arguments& a) {
   const double error = F::mse_loss(learnt, colours).item<double>();
   const Tensor drawn = learnt.t().reshape({channels, height, width}).cpu();
   sample::save_picture(a.out, image::grid(stack({picture, drawn})));
-  progress.print(fmt::format("{}: the picture, and what the network knows of it", a.out));
+  progress.print(fmt::format(
+      "{}: the picture, and what the network knows of it{}", a.out,
+      step < a.steps ? fmt::format("; stopped after {} of {} steps", step, a.steps) : ""));
   fmt::print("PSNR {:.2f} dB, {:.1f} s\n", psnr(error), progress.seconds());
 }
 

@@ -16,6 +16,11 @@ echo "a ramp from a file: $last"
 awk '{ exit !($2 > 30) }' <<<"$last" || fail "a ramp above 30 dB: $last"
 head -n 2 out.ppm | tail -n 1 | grep -qx '608 192' || fail "two pictures of 16 x 8 with borders, sixteen times as large"
 
+if interrupted $small --steps 10000000 --out stopped.png; then
+  grep -q '^stopped.png: .*; stopped after [0-9]* of 10000000 steps$' interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
+  [ -s stopped.png ] || fail "the picture is kept after Ctrl-C"
+fi
+
 echo '<!DOCTYPE html>' >page.png
 refused "a file that is not there" "nowhere.png" --image nowhere.png
 refused "a file that is no picture" "expected a PNG" --image page.png

@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
     optim::AdamW optimizer(model->parameters(), optim::AdamWOptions(5e-3));
     optim::CosineAnnealingLR schedule(optimizer, steps);
     amp::GradScaler scaler;
-    for (int64_t step = 1; step <= steps; ++step) {
+    const sample::Interrupt ctrl_c;
+    int64_t step = 0;
+    while (step < steps && !ctrl_c.asked()) {
       optimizer.zero_grad();
       Tensor loss;
       {
@@ -40,9 +42,10 @@ int main(int argc, char** argv) {
       scaler.step(optimizer);
       scaler.update();
       schedule.step();
-      if (step % 100 == 0 || step == steps)
+      if (++step % 100 == 0 || step == steps)
         fmt::print("step {}: loss {:.4f}\n", step, loss.item<double>());
     }
+    if (step < steps) fmt::print("stopped after {} of {} steps\n", step, steps);
 
     const NoGradGuard no_grad;
     const Tensor fit = model->forward(x), error = (fit - curve(x)).square().mean().sqrt();

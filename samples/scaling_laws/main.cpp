@@ -6,8 +6,9 @@
 //     scaling_laws --save-trace FILE      saves the limits that were recorded
 //     scaling_laws --growth-interval 0    each law with its own interval, 1000 or 2000 steps
 //
-// Last line: "best LAW: N % of S steps at the best scale". Exit code 2: wrong arguments or data;
-// the message says what to do.
+// Last line: "best LAW: N % of S steps at the best scale". Ctrl-C ends the recording; the laws then
+// run over what there is. Exit code 2: wrong arguments, device or data; the message says what to
+// do.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,10 +23,12 @@
 #include "trace.h"
 
 using namespace halftape;
+using sample::UserError;
 
 namespace {
 
 struct Arguments {
+  sample::Machine machine{.seed = 0};
   std::optional<std::string> trace;
   std::string out = "scaling_laws.html", save_trace;
   int64_t growth_interval = 50;
@@ -33,6 +36,7 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
+  a.machine.add_options(app);
   auto* trace = app.add_option("--trace", a.trace,
                                "CSV file with the header step,limit: for every step, from 0, the "
                                "largest scale that would have passed, or inf");
@@ -47,9 +51,7 @@ void declare(CLI::App& app, Arguments& a) {
   only_recorded(app.add_option("--lr", a.recording.lr, "learning rate of Adam")
                     ->check(CLI::PositiveNumber)
                     ->capture_default_str());
-  only_recorded(app.add_option("--seed", a.recording.seed, "of weights and batches")
-                    ->check(CLI::NonNegativeNumber)
-                    ->capture_default_str());
+  for (const char* name : {"--device", "--seed", "--threads"}) only_recorded(app.get_option(name));
   app.add_option("--growth-interval", a.growth_interval,
                  "of all laws, in steps; 0: each its own, which outlast a training this short")
       ->check(sample::between(0, 1 << 30))
@@ -93,7 +95,13 @@ void print_table(const std::vector<Outcome>& outcomes) {
                100 * o.summary.best_share);
 }
 
-int run(const Arguments& a, const std::string& command) {
+void run(Arguments& a, const std::string& command) {
+  check_writable("--out", a.out);
+  check_writable("--save-trace", a.save_trace);
+  if (!a.trace) {
+    a.recording.device = a.machine.prepare();
+    a.recording.seed = a.machine.seed;
+  }
   const LimitTrace trace = a.trace ? read_trace(*a.trace) : record_trace(a.recording);
   if (!a.save_trace.empty()) write_trace(a.save_trace, trace);
   const auto [low, high] = std::minmax_element(trace.limits.begin(), trace.limits.end());
@@ -111,27 +119,14 @@ int run(const Arguments& a, const std::string& command) {
   });
   fmt::print("best {}: {:.1f} % of {} steps at the best scale\n", best->law.name,
              100 * best->summary.best_share, best->summary.steps);
-  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Replays the laws of dynamic loss scaling on the overflow limits of one training."};
+  CLI::App app{"Replays the laws of dynamic loss scaling on the overflow limits of one training.",
+               "scaling_laws"};
   Arguments a;
   declare(app, a);
-  try {
-    app.parse(argc, argv);
-    check_writable("--out", a.out);
-    check_writable("--save-trace", a.save_trace);
-    return run(a, command_line(argc, argv));
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
-  } catch (const UserError& e) {
-    fmt::print(stderr, "scaling_laws: {}\n", e.what());
-    return 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "scaling_laws: {}\n", e.what());
-    return 1;
-  }
+  return sample::run(app, argc, argv, [&] { run(a, command_line(argc, argv)); });
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "program.h"
 #include "trace.h"
 
 using namespace halftape;
@@ -19,7 +20,7 @@ struct Training {
   Tensor images, labels;
 };
 
-Training make(uint64_t seed) {
+Training make(uint64_t seed, Device device) {
   manual_seed(seed);
   const data::Images digits = data::digits().train;
   Training t;
@@ -28,11 +29,14 @@ Training make(uint64_t seed) {
   for (size_t i = 0; i < digits.pixels.size(); ++i)
     x[i] = static_cast<float>(digits.pixels[i]) / 8 - 1;  // the levels 0…16
   t.labels = tensor(std::vector<int64_t>(digits.labels.begin(), digits.labels.end()), kInt64);
+  t.images = t.images.to(device);
+  t.labels = t.labels.to(device);
   t.model->push_back(nn::Linear(64, 64));
   t.model->push_back(nn::ReLU());
   t.model->push_back(nn::Linear(64, 64));
   t.model->push_back(nn::ReLU());
   t.model->push_back(nn::Linear(64, 10));
+  t.model->to(device);
   return t;
 }
 
@@ -69,17 +73,20 @@ class Step {
 }  // namespace
 
 LimitTrace record_trace(const RecordedRun& settings) {
-  Training t = make(settings.seed);
+  Training t = make(settings.seed, settings.device);
   optim::Adam optimizer(t.model->parameters(), optim::AdamOptions(settings.lr));
   LimitTrace trace;
   int exponent = 16;
-  for (int epoch = 0; epoch < settings.epochs; ++epoch) {
-    const Tensor order = randperm(t.labels.size(0));
-    for (int64_t i = 0; i < t.labels.size(0); i += settings.batch_size) {
+  const int64_t images = t.labels.size(0);
+  const sample::Interrupt ctrl_c;
+  const auto goes_on = [&] { return trace.limits.empty() || !ctrl_c.asked(); };
+  for (int epoch = 0; epoch < settings.epochs && goes_on(); ++epoch) {
+    const Tensor order = randperm(images).to(settings.device);
+    for (int64_t i = 0; i < images && goes_on(); i += settings.batch_size) {
       const Tensor batch = order.slice(0, i, i + settings.batch_size);
       Tensor loss;
       {
-        const amp::autocast region(kCPU, kFloat16);
+        const amp::autocast region(settings.device.type(), kFloat16);
         loss = nn::functional::cross_entropy(t.model->forward(t.images.index_select(0, batch)),
                                              t.labels.index_select(0, batch));
       }
@@ -102,5 +109,8 @@ LimitTrace record_trace(const RecordedRun& settings) {
       "64-64-64-10 network with ReLU on the embedded 8x8 digits, products in float16; Adam, lr "
       "{:g}, batch {}, {} epochs, seed {}",
       settings.lr, settings.batch_size, settings.epochs, settings.seed);
+  const auto done = static_cast<int64_t>(trace.limits.size());
+  const int64_t all = settings.epochs * ((images + settings.batch_size - 1) / settings.batch_size);
+  if (done < all) trace.text += fmt::format("; stopped after {} of {} steps", done, all);
   return trace;
 }

@@ -19,6 +19,12 @@ second=$("$program" --trace recorded.csv --out "" | tail -n 1) || fail "a record
 [ "$(grep -c '^[0-9]' recorded.csv)" = 92 ] || fail "a limit for each of the 92 steps"
 echo "$first"
 
+if interrupted --epochs 10000 --save-trace stopped.csv --out ""; then
+  n=$(grep -c '^[0-9]' stopped.csv)
+  grep -q "; stopped after $n of 460000 steps$" interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
+  tail -n 1 interrupted.log | grep -q " % of $n steps at the best scale$" || fail "the laws after Ctrl-C: $(cat interrupted.log)"
+fi
+
 : >empty.csv
 echo "limit" >header.csv
 printf 'step,limit\n0,64\n1,many\n' >word.csv
@@ -34,6 +40,8 @@ refused "a negative limit" "line 3.*-2" --trace negative.csv
 refused "not a number" "line 3.*nan" --trace nan.csv
 refused "a gap" "line 3.*expected step 1, found 2" --trace gap.csv
 refused "a trace and a training" "excludes" --trace constant.csv --epochs 2
+refused "a trace and a seed" "excludes" --trace constant.csv --seed 1
+refused "a device that is none" "gpu" --device gpu
 refused "an interval below 0" "growth-interval" --growth-interval -1
 refused "a report in no folder" "--out: cannot write" --out nowhere/page.html
 echo "scaling_laws keeps its promises"

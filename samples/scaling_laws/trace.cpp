@@ -10,6 +10,9 @@
 #include <iterator>
 
 #include "file.h"
+#include "program.h"
+
+using sample::UserError;
 
 namespace {
 

@@ -18,6 +18,14 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, and 
   echo "$what: $message" | head -n 1 | cut -c1-300
 }
 
+unwritten() {  # unwritten ARGS...: exit code 1 and a message where the disk of standard output is full
+  [ -c /dev/full ] || return 0
+  message=$("$program" "$@" 2>&1 >/dev/full)
+  code=$?
+  [ "$code" = 1 ] || fail "a full disk: exit code $code: $message"
+  grep -q "^${program##*/}: standard output cannot be written" <<<"$message" || fail "a full disk: $message"
+}
+
 interrupted() { stopped_by INT 130 "$@"; }  # interrupted ARGS...: by Ctrl-C; as stopped_by
 stopped_by() {  # stopped_by SIGNAL CODE ARGS...: the signal as soon as the program listens for it; exit code CODE. False where that cannot be seen
   local signal=$1 code=$2

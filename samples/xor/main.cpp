@@ -21,14 +21,17 @@ int main(int argc, char** argv) {
     nn::Sequential model{nn::Linear(2, 8), nn::Tanh(), nn::Linear(8, 1)};
     model->to(device);
     optim::Adam optimizer(model->parameters(), optim::AdamOptions(0.05));
-    for (int64_t step = 1; step <= steps; ++step) {
+    const sample::Interrupt ctrl_c;
+    int64_t step = 0;
+    while (step < steps && !ctrl_c.asked()) {
       optimizer.zero_grad();
       const Tensor loss = nn::functional::binary_cross_entropy_with_logits(model->forward(x), y);
       loss.backward();
       optimizer.step();
-      if (step % 100 == 0 || step == steps)
+      if (++step % 100 == 0 || step == steps)
         fmt::print("step {}: loss {:.4f}\n", step, loss.item<double>());
     }
+    if (step < steps) fmt::print("stopped after {} of {} steps\n", step, steps);
 
     const NoGradGuard no_grad;
     const Tensor p = sigmoid(model->forward(x));

@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
-# All four from any of eight first weights, and bad input is named with exit code 2.
-set -uo pipefail
-fail() { echo "FAILED: $1"; exit 1; }
-"$1" --steps 2 | tail -n 1 | grep -q 'of 4 right$' || fail "two steps"
+# All four from any of eight first weights; the promises that hold for every program's command line; bad input is named with exit code 2.
+source "$(dirname "$0")/../support/test.sh"
+
+"$program" --steps 2 | tail -n 1 | grep -q 'of 4 right$' || fail "two steps"
 for seed in {1..8}; do
-  last=$("$1" --seed $seed | tail -n 1)
+  last=$("$program" --seed $seed | tail -n 1)
   [ "$last" = "4 of 4 right" ] || fail "seed $seed: $last"
 done
 echo "$last"
-"$1" --device gpu >/dev/null 2>&1
-[ $? = 2 ] || fail "exit code 2 for a wrong argument"
+
+if interrupted --steps 1000000000000; then
+  grep -q '^stopped after [0-9]* of 1000000000000 steps$' interrupted.log || fail "Ctrl-C is told: $(cat interrupted.log)"
+  tail -n 1 interrupted.log | grep -q 'of 4 right$' || fail "the answers after Ctrl-C: $(cat interrupted.log)"
+fi
+unwritten --steps 2
+unwritten --help
+"$program" --steps 2 >&- || fail "a closed standard output: exit code $?"
+refused "a device that is none" "gpu" --device gpu
+echo "xor keeps its promises"

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <fmt/format.h>
+#include <halftape/core/machine/os.h>
 
 #include <algorithm>
 #include <csignal>
@@ -72,6 +73,7 @@ Dtype Precision::dtype() const {
 }
 
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body) {
+  os::open_standard_files();
   const auto complain = [&](const std::exception& e, int code) {
     std::fflush(stdout);
     const std::string name = app.get_name() + ": ";
@@ -82,10 +84,15 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
                ranks > 1 ? fmt::format("rank {}: ", distributed::get_rank()) : "", text);
     return code;
   };
+  // Only now is it known whether all that was printed has arrived.
+  const auto printed = [&](int code) {
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+    return complain(std::runtime_error("standard output cannot be written; is its disk full?"), 1);
+  };
   try {
     app.parse(argc, argv);
     body();
-    return Interrupt::asked() ? 128 + interrupted : 0;
+    return printed(Interrupt::asked() ? 128 + interrupted : 0);
   } catch (const CLI::ParseError& e) {
     // Of an option that is no number in the range of its type: "Could not convert: --lr = x".
     constexpr std::string_view unclear = "Could not convert: ", is = " = ";
@@ -94,7 +101,7 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
       text.replace(at, is.size(), ": expected a number that it can take, found ");
       return complain(UserError(text.substr(unclear.size())), 2);
     }
-    return app.exit(e) == 0 ? 0 : 2;
+    return app.exit(e) == 0 ? printed(0) : 2;
   } catch (const UserError& e) {
     return complain(e, 2);
   } catch (const FileError& e) {

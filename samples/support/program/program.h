@@ -57,7 +57,8 @@ CLI::Validator between(T least, T most) {
 }
 
 /// Parses the command line and calls `body`. Returns the exit code: 0; 2 for what the user can mend
-/// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1.
+/// (wrong arguments, a missing device, files that are missing, damaged or of another run); else 1,
+/// also if standard output has not taken all that was printed.
 int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body);
 
 /// While it lives, the first Ctrl-C, or SIGTERM, asks the program to end by itself, with what it
