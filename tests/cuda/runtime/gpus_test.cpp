@@ -73,12 +73,13 @@ TEST_CASE("a thread that does something about one GPU uses no other") {
 
 TEST_CASE("to look for GPUs uses none, and one that another process holds hides no other one") {
   const Clean clean;
+  std::unique_ptr<cuda::Runtime> opened;
+  std::string why_not, text;
+  CHECK(devices_used_by([&] { opened.reset(cuda::halftape_cuda_open(&why_not)); }) == 0);
   const simt::With held(now_with([](simt::Settings& s) {
     s.devices = 3;
     s.busy = 0b101;
   }));
-  std::unique_ptr<cuda::Runtime> opened;
-  std::string why_not, text;
   CHECK(devices_used_by([&] { opened.reset(cuda::halftape_cuda_open(&why_not)); }) == 0);
   CHECK(why_not == "");
   REQUIRE(opened);
