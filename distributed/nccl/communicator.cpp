@@ -173,9 +173,12 @@ void Communicator::fail(std::string why) noexcept {
     failed_ = true;
   }
   // A thread that does not come out waits in a launch, maybe, for a device that waits for a peer:
-  // the abort frees it.
-  std::unique_lock alone(inside_, std::defer_lock);
-  (void)alone.try_lock_for(kToComeOut);
+  // the abort frees it. (ThreadSanitizer does not know the call by which a std::timed_mutex waits.)
+  std::unique_lock alone(inside_, std::try_to_lock);
+  for (milliseconds waited{0}; !alone && waited < kToComeOut; ++waited) {
+    std::this_thread::sleep_for(milliseconds(1));
+    (void)alone.try_lock();
+  }
   end(nccl_.CommAbort);
 }
 

@@ -48,7 +48,7 @@ class Communicator {
   const std::string me_;  // "rank 1 of 4 on cuda:1"
   const milliseconds to_end_;
   std::atomic<ncclComm_t> comm_{nullptr};
-  std::timed_mutex inside_;            // NCCL wants one thread at a time
+  std::mutex inside_;                  // NCCL wants one thread at a time
   std::atomic<bool> in_group_{false};  // it polls, and nobody else should
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;  // of the reason

@@ -14,6 +14,7 @@
 #include "halftape/core/memory_stats.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/sanitizers.h"
 
 using namespace halftape;
 using testing::message;
@@ -153,7 +154,8 @@ TEST_CASE("blocks that went back are the system's again") {
   }
   CHECK(resident() - before > (400 << 20));
   cpu::empty_cache();
-  CHECK(resident() - before < (40 << 20));
+  // ThreadSanitizer keeps what it has noted of pages that are gone.
+  CHECK(resident() - before < ((HALFTAPE_THREAD_SANITIZER ? 200 : 40) << 20));
 }
 #endif
 
