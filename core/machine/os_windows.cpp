@@ -163,7 +163,7 @@ bool console_mode(HANDLE& out, DWORD& mode) {
 }
 }  // namespace
 
-void open_standard_files() {}  // the files of this process are handles, which no one prints to
+void open_standard_files() {}
 bool stdout_is_terminal() {
   HANDLE out;
   DWORD mode;
