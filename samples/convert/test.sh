@@ -2,7 +2,10 @@
 # A file that torch wrote goes through all formats and comes back as it was; what a cast loses is counted; the input
 # stays; bad input is named with exit code 2.
 files=$(cd "$(dirname "$0")/../../tests/vectors/pt" && pwd) || exit 1
+manual=$(cd "$(dirname "$0")" && pwd)/halftape-convert.1
 source "$(dirname "$0")/../support/test.sh"
+
+manual_names_options "$manual"
 
 convert() { "$program" "$@" || fail "$*"; }
 out=$("$program" "$files/mlp_float32_zip.pt" --list) || fail "--list: $out"

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # A short training leaves tables whose sums are right and a page that loads nothing and says what happened; looking does
 # not change the training; bad input and a folder in use are named with exit code 2.
+manual=$(cd "$(dirname "$0")" && pwd)/halftape-lab.1
 source "$(dirname "$0")/../support/test.sh"
+
+manual_names_options "$manual"
 
 lab() { "$program" digits --epochs 3 --threads 1 "$@"; }
 page_is_good() {  # page_is_good FOLDER

@@ -18,6 +18,13 @@ refused() {  # refused WHAT TEXT ARGS...: exit code 2, TEXT in the message, and 
   echo "$what: $message" | head -n 1 | cut -c1-300
 }
 
+manual_names_options() {  # manual_names_options PAGE: the options in the headings of a manual page are those of --help
+  local page help
+  page=$(grep -A 1 '^\.TP' "$1" | grep -oE '\\-\\-[a-z\-]+' | tr -d '\\' | sort)
+  help=$("$program" --help | grep -oE '^  (-h,)?--[a-z-]+' | grep -oE -- '--[a-z-]+$' | sort)
+  [ -n "$help" ] && [ "$page" = "$help" ] || fail "$1 and --help differ: $(diff <(echo "$page") <(echo "$help"))"
+}
+
 unwritten() {  # unwritten ARGS...: exit code 1 and a message where the disk of standard output is full
   [ -c /dev/full ] || return 0
   message=$("$program" "$@" 2>&1 >/dev/full)

@@ -27,6 +27,12 @@ foreach(file LICENSE DIGITS_LICENSE.txt THIRD_PARTY.txt)
   endif()
 endforeach()
 
+foreach(program halftape-lab halftape-convert)
+  if(EXISTS ${prefix}/bin/${program} AND NOT EXISTS ${prefix}/share/man/man1/${program}.1)
+    message(FATAL_ERROR "${program} was installed without its manual page")
+  endif()
+endforeach()
+
 # The CUDA library looks for cuBLASLt beside itself and in its toolkit, which the system's linker may not know.
 file(GLOB_RECURSE cuda ${prefix}/*/libhalftape_cuda.so)
 if(cuda)
