@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -17,10 +16,7 @@ namespace {
 constexpr size_t kMostFrames = 30, kOwnFrames = 10;
 
 std::atomic<bool>& wanted() {
-  static std::atomic<bool> w = [] {
-    const char* said = std::getenv("HALFTAPE_BACKTRACE");
-    return said && std::string_view(said) == "1";
-  }();
+  static std::atomic<bool> w = os::is_asked_for("HALFTAPE_BACKTRACE");
   return w;
 }
 

@@ -5,7 +5,7 @@
 
 namespace halftape::detail {
 
-/// True if HALFTAPE_BACKTRACE was 1 when this was first asked.
+/// True if HALFTAPE_BACKTRACE asked for them when this was first called.
 bool backtraces_wanted();
 /// For tests: from now on, in place of the variable.
 void want_backtraces(bool wanted);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -44,6 +45,11 @@ void after_fork_in_child(void (*f)());
 /// The value of an environment variable, or null. Null, too, in a program that has more rights than
 /// its caller, on systems that can tell.
 const char* secure_environment(const char* name);
+/// Whether an environment variable is set, and neither empty nor "0".
+inline bool is_asked_for(const char* variable) {
+  const char* const said = std::getenv(variable);
+  return said && *said && std::string_view(said) != "0";
+}
 /// On how many processors this process may run: those that taskset, a container or a launcher left
 /// it, on Linux; all of the machine elsewhere. At least 1.
 int processors();

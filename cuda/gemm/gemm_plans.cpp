@@ -4,12 +4,11 @@
 #include <atomic>
 #include <bit>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <sstream>
 #include <unordered_map>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/gemm/gemm_descriptors.h"
 
@@ -172,10 +171,7 @@ Library& library(const Context& context) {
 }  // namespace
 
 bool logs_gemm() {
-  static const bool yes = [] {
-    const char* said = std::getenv("HALFTAPE_CUDA_LOG");
-    return said && std::strcmp(said, "0") != 0;
-  }();
+  static const bool yes = os::is_asked_for("HALFTAPE_CUDA_LOG");
   return yes;
 }
 

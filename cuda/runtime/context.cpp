@@ -1,10 +1,10 @@
 #include "halftape/cuda/runtime/context.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
 #include "halftape/cuda/copy.h"
 #include "halftape/cuda/runtime/arena.h"
@@ -30,11 +30,6 @@ constexpr auto kGiveBack = []<size_t... index>(std::index_sequence<index...>) {
       &give_back_memory<static_cast<DeviceIndex>(index)>...};
 }
 (std::make_index_sequence<kMostDevices>());
-
-bool blocking_requested() {
-  const char* said = std::getenv("HALFTAPE_CUDA_BLOCKING");
-  return said && std::strcmp(said, "0") != 0;
-}
 
 std::string mebibytes(int64_t bytes) {
   std::ostringstream text;
@@ -78,7 +73,8 @@ std::string text_of(cudaError_t e) {
 
 }  // namespace
 
-std::atomic<bool> Context::blocking{blocking_requested()}, Context::reduced_sums{false};
+std::atomic<bool> Context::blocking{os::is_asked_for("HALFTAPE_CUDA_BLOCKING")},
+    Context::reduced_sums{false};
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]

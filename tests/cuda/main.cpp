@@ -10,6 +10,7 @@
 
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/machine/cpu_capability.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime/runtime.h"
 #if defined(HALFTAPE_SIMT)
@@ -31,7 +32,8 @@ simt::Order order() {
 
 /// HALFTAPE_SIMT_LATE: work is done when somebody waits for it, as on a GPU that runs late.
 simt::Mode mode() {
-  return std::getenv("HALFTAPE_SIMT_LATE") ? simt::Mode::Deferred : simt::Mode::Immediate;
+  return halftape::os::is_asked_for("HALFTAPE_SIMT_LATE") ? simt::Mode::Deferred
+                                                          : simt::Mode::Immediate;
 }
 
 /// HALFTAPE_SIMT_SHARED: the bytes of shared memory that a block may ask for.
