@@ -16,9 +16,9 @@ autocast::autocast(DeviceType device, std::optional<Dtype> dtype, bool enabled,
   AutocastState state = capture();
   AutocastState::PerDevice& d = state[device];
   d.enabled = enabled;
-  d.dtype = dtype.value_or(AutocastState()[device].dtype);
-  HALFTAPE_CHECK(!enabled || is_16bit(d.dtype), "autocast: dtype ", d.dtype,
-                 " is not float16 or bfloat16");
+  HALFTAPE_CHECK(!enabled || is_16bit(dtype.value_or(d.dtype)), "autocast: dtype ",
+                 dtype.value_or(d.dtype), " is not float16 or bfloat16");
+  if (dtype && is_16bit(*dtype)) d.dtype = *dtype;
   state.cache_enabled = cache_enabled.value_or(state.cache_enabled);
   enter(state);
 }
@@ -124,7 +124,7 @@ std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* 
         if (eligible(*given[i]) && given[i]->dtype() != target)
           casts[i] = cached(*given[i], target);
   }
-  if (observer) observer->note(op, rule, *region, given, casts);
+  if (observer) observer->note(op, rule, *region, given, casts, compute_as);
   return compute_as;
 }
 

@@ -35,9 +35,11 @@ struct AutocastState {
 /// The seam for tools, such as explain(): its note() is called for each op before the op runs.
 class CastObserver {
  public:
-  /// `given`: the inputs, `casts`: what the op gets instead of them.
+  /// `given`: the inputs, `casts`: what the op gets instead of them. `compute_as`: the dtype to
+  /// which an op converts as it computes, without casts.
   virtual void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
-                    std::span<const Tensor* const> given, std::span<const Tensor> casts) = 0;
+                    std::span<const Tensor* const> given, std::span<const Tensor> casts,
+                    std::optional<Dtype> compute_as) = 0;
 
  protected:
   ~CastObserver() = default;
@@ -60,8 +62,9 @@ AutocastState capture();
 ///     { amp::autocast region(kCPU, kFloat16);  loss = F::cross_entropy(model->forward(x), y); }
 ///     loss.backward();   // outside: backward follows the dtypes that forward chose
 ///
-/// dtype: kFloat16 or kBFloat16 on either device; by default float16 on CUDA, bfloat16 on the CPU.
-/// Others throw.
+/// dtype: kFloat16 or kBFloat16 on either device; others throw, unless enabled is false. By default
+/// that of the outer region, or of set_autocast_dtype(): at first float16 on CUDA, bfloat16 on the
+/// CPU.
 /// cache_enabled: a float32 leaf that requires grad is cast once, until it changes or the outermost
 /// region of this thread ends. Its 16-bit copy stays with the leaf: optimizers update it, and later
 /// regions use it. By default as outside the region.

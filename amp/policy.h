@@ -12,9 +12,9 @@ struct CastOp;
 
 namespace halftape::amp {
 
-/// A row for every op: Cast::Lower runs in the region's dtype, Float32 in float32, Widest in the
-/// widest dtype among its inputs, Keep in the dtypes of its inputs; Refuse throws. Copy a policy,
-/// change rows, and pass it to a region:
+/// A row for every op: Cast::Lower runs in the region's dtype, Float32 in float32, Widest in
+/// the region's dtype, or in float32 if an input has another, Keep in the dtypes of its inputs;
+/// Refuse throws. Copy a policy, change rows, and pass it to a region:
 ///
 ///     amp::Policy mine = amp::Policy::standard();
 ///     mine.set("softmax", Cast::Lower).set("gelu", Cast::Float32);

@@ -36,7 +36,8 @@ bool same(const CastPlan::Step& a, const CastPlan::Step& b) {
 }  // namespace
 
 void CastPlan::note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
-                    std::span<const Tensor* const> given, std::span<const Tensor> casts) {
+                    std::span<const Tensor* const> given, std::span<const Tensor> casts,
+                    std::optional<Dtype> compute_as) {
   const PolicyScope plain(nullptr);
   const NoGradGuard no_grad;
   const bool by_user = region.policy && region.policy->get(op) != op.cast;
@@ -50,7 +51,8 @@ void CastPlan::note(const CastOp& op, Cast rule, const AutocastState::PerDevice&
     mixed |= dtype && *dtype != used;
     dtype = dtype ? promote(*dtype, used) : used;
   }
-  Step step{op.name, *dtype, reason(op, rule, by_user, mixed), std::move(inputs)};
+  Step step{op.name, compute_as.value_or(*dtype), reason(op, rule, by_user, mixed),
+            std::move(inputs)};
   if (!steps.empty() && same(steps.back(), step))
     ++steps.back().count;
   else

@@ -33,7 +33,8 @@ class CastPlan final : public CastObserver {
   int64_t casts() const;
 
   void note(const CastOp& op, Cast rule, const AutocastState::PerDevice& region,
-            std::span<const Tensor* const> given, std::span<const Tensor> casts) override;
+            std::span<const Tensor* const> given, std::span<const Tensor> casts,
+            std::optional<Dtype> compute_as) override;
 };
 
 /// A table: op, dtype, reason, casts, and the elements that would not fit.

@@ -18,7 +18,7 @@ enum class Cast : uint8_t {
   Keep,     // runs in the dtypes it is given
   Lower,    // throughput-hungry and safe in half: matmul, linear
   Float32,  // range- or precision-hungry: exp, log, pow, sums, losses
-  Widest,   // needs equal dtypes: takes the widest of its inputs
+  Widest,   // needs equal dtypes: as Lower, or float32 if an input has another
   Refuse,   // unsafe in half with no cure but another op
 };
 

@@ -243,6 +243,44 @@ TEST_CASE("nested regions of two dtypes keep a cast each") {
   CHECK(amp::autocast_cache_size() == 2);
 }
 
+TEST_CASE("a region that names no dtype has that of the thread, as in torch") {
+  const Tensor x = randn({2, 2});
+  const auto found = [&] { return matmul(x, x).dtype(); };
+  {
+    const autocast outer(kCPU, kFloat16);
+    {
+      const autocast inner(kCPU);
+      CHECK(found() == kFloat16);
+    }
+    const autocast off(kCPU, {}, false);
+    CHECK(found() == kFloat32);
+    const autocast on(kCPU);
+    CHECK(found() == kFloat16);
+  }
+  {
+    const autocast off(kCPU, kFloat16, false);
+    const autocast on(kCPU);
+    CHECK(found() == kFloat16);
+  }
+  for (const Dtype useless : {kFloat32, kFloat64, kInt64}) {  // a program without mixed precision
+    const autocast off(kCPU, useless, false);
+    CHECK(found() == kFloat32);
+    {
+      const autocast on(kCPU);
+      CHECK(found() == kBFloat16);
+    }
+    amp::set_autocast_enabled(kCPU, true);
+    CHECK(found() == kBFloat16);
+  }
+  amp::set_autocast_dtype(kCPU, kFloat16);
+  {
+    const autocast region(kCPU);
+    CHECK(found() == kFloat16);
+  }
+  amp::set_autocast_dtype(kCPU, kBFloat16);
+  CHECK(found() == kFloat32);
+}
+
 TEST_CASE("a region keeps the cache as it was, on or off, unless it is told") {
   const autocast off(kCPU, kFloat16, true, false);
   const autocast inner(kCPU, kBFloat16);
