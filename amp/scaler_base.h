@@ -61,6 +61,10 @@ class OptimizerRegistry {
  public:
   /// The number of the optimizer with that id(); remembers its parameters as they are now.
   int64_t number_of(uint64_t id, const std::vector<optim::OptimizerParamGroup>& groups);
+  /// Whether that number is the one of the optimizer with that id().
+  bool is(size_t number, uint64_t id) const {
+    return number < entries_.size() && entries_[number].id == id;
+  }
   /// The counts, with the place that they name looked up.
   ScalerStats stats(const ScaleCounts& counts) const;
 

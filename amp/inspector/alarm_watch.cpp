@@ -115,7 +115,8 @@ void AlarmWatch::look_at_update(int64_t step, const std::string& parameter, Dtyp
       unchanged, [&](std::ostream& out) {
         out << "the update left " << percent(unchanged) << " of this " << dtype
             << " parameter as it was, being less than half a unit in the last place; keep a "
-               "float32 copy (optim::Weights::Master), or round stochastically";
+               "float32 copy (optim::Weights::Master), or round stochastically"
+            << (optimizer_ ? "" : ", unless the optimizer does: InspectorOptions::optimizer");
       });
 }
 
@@ -144,12 +145,13 @@ void AlarmWatch::look_at_scaler(int64_t step) {
       });
   const GradScaler::StateDict state = scaler_.state_dict();
   const double scale = state.at("scale");
-  const bool low = scale <= state.at("min_scale"), high = scale >= state.at("max_scale");
+  const bool low = stats.skips > 0 && scale <= state.at("min_scale"),
+             high = scale >= state.at("max_scale");
   set(Alarm::Kind::ScaleAtBound, step, "", state.at("growth_factor") > 1 && (low || high), scale,
       [&](std::ostream& out) {
         out << "the scale stands at " << (low ? "min_scale, " : "max_scale, ") << scale
-            << (low ? "; gradients overflow even there: look for a learning rate that is too high, "
-                      "or lower min_scale"
+            << (low ? "; if gradients overflow even there, look for a learning rate that is too "
+                      "high, or lower min_scale"
                     : "; it would grow further: raise max_scale, unless the bound is meant");
       });
 }

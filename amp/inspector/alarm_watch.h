@@ -16,7 +16,7 @@ class AlarmWatch {
 
   /// What a sampled step found: `rows` of its places.
   void look_at(const std::vector<const LedgerRow*>& rows, const std::vector<LedgerPlace>& places);
-  /// The share of a parameter that a step with a gradient left as it was.
+  /// The share of a parameter that a step left as it was, of the elements that have a gradient.
   void look_at_update(int64_t step, const std::string& parameter, Dtype dtype, double unchanged);
   /// Called once per step.
   void look_at_schedule();

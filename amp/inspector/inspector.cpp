@@ -15,6 +15,7 @@
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/optim/loss_history.h"
+#include "halftape/optim/state/param_storage.h"
 
 namespace halftape::amp {
 namespace {
@@ -82,6 +83,7 @@ class Inspector::Impl {
   void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
   void forget_old_samples();
   void replay(const std::function<Tensor()>& loss_again);
+  bool may_stagnate(const Tensor& p) const;
   double unchanged_share(const std::string& name, const Tensor& now) const;
 
   const nn::Module& model_;
@@ -106,6 +108,22 @@ class Inspector::Impl {
   ValueWatcher::Scope scope_;
 };
 
+/// Whether rounding may drop all updates of the parameter: not where the optimizer keeps more of
+/// it.
+bool Inspector::Impl::may_stagnate(const Tensor& p) const {
+  if (!p.requires_grad() || !is_narrow(p.dtype())) return false;
+  if (!options_.optimizer) return true;
+  for (const optim::OptimizerParamGroup& group : options_.optimizer->param_groups())
+    for (const Tensor& own : group.params())
+      if (own.is_same(p) && group.has_options()) {
+        const auto options = group.options().to_map();
+        const auto weights = options.find("weights");
+        return weights == options.end() ||
+               weights->second == static_cast<double>(optim::Weights::Plain);
+      }
+  return true;
+}
+
 void Inspector::Impl::begin_step() {
   counter_.reset(!on_host());
   counter_.bins = sampled() ? ValueCounter::Bins::Stored16 : ValueCounter::Bins::None;
@@ -114,7 +132,7 @@ void Inspector::Impl::begin_step() {
   before_.clear();
   if (sampled())
     for (const auto& p : model_.named_parameters())
-      if (p.value().requires_grad()) before_.emplace(p.key(), p.value().detach().clone());
+      if (may_stagnate(p.value())) before_.emplace(p.key(), p.value().detach().clone());
 }
 
 void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
@@ -279,7 +297,8 @@ bool Inspector::Impl::note_unexplained_skip(int64_t step) {
   overflow.step = step;
   overflow.scale = scale_;
   overflow.where = stats.nonfinite ? Overflow::Where::Unscale : Overflow::Where::Loss;
-  if (stats.nonfinite && options_.optimizer) {
+  if (stats.nonfinite && options_.optimizer &&
+      scaler_.registry_.is(stats.nonfinite->optimizer, options_.optimizer->id())) {
     const auto& groups = options_.optimizer->param_groups();
     const std::vector<Tensor> parameters = optim::parameters_of(groups);
     for (const auto& p : model_.named_parameters())
@@ -319,12 +338,14 @@ void Inspector::Impl::forget_old_samples() {
   }
 }
 
+/// Of the elements that have a gradient.
 double Inspector::Impl::unchanged_share(const std::string& name, const Tensor& now) const {
   const NoGradGuard no_grad;
   const Tensor &before = before_.at(name), here = now.detach();
-  if (before.sizes() != here.sizes() || before.dtype() != here.dtype() || here.numel() == 0)
-    return 0;
-  return (before == here).sum().item<double>() / static_cast<double>(here.numel());
+  if (before.sizes() != here.sizes() || before.dtype() != here.dtype()) return 0;
+  const Tensor asked = now.grad() != 0;
+  const double all = asked.sum().item<double>();
+  return all == 0 ? 0 : ((before == here) & asked).sum().item<double>() / all;
 }
 
 /// Adds shadows and errors to the rows of this step, from the same batch computed again.
@@ -409,10 +430,8 @@ std::ostream& operator<<(std::ostream& out, const Overflow& o) {
   }
   if (!o.parameter.empty()) out << "; parameter " << o.parameter;
   if (!o.call_site.empty()) out << "; called at " << o.call_site;
-  if (o.largest_scale_that_passes)
-    out << (*o.largest_scale_that_passes == 0
-                ? "; no scale passes"
-                : "; passes at " + std::to_string(*o.largest_scale_that_passes));
+  if (o.largest_scale_that_passes == 0.0) out << "; no scale passes";
+  if (o.largest_scale_that_passes > 0.0) out << "; passes at " << *o.largest_scale_that_passes;
   return out;
 }
 

@@ -60,7 +60,8 @@ std::ostream& operator<<(std::ostream& out, const Overflow& overflow);
 struct AlarmOptions {
   double lost = 0.5;          // share of a module's gradients that float16 loses, …
   double error = 0.02;        // … while a weight gradient is off by this, relative to its norm
-  double stagnant = 0.5;      // share of a 16-bit parameter that a sampled step left unchanged
+  double stagnant = 0.5;      // share of a 16-bit parameter that a step left unchanged, of the
+                              // elements that have a gradient; at sampled steps
   int64_t skips_in_row = 10;  // see Alarm::Kind
   /// Called in step(). Null: a warning, as halftape::warn gives it.
   std::function<void(const Alarm&)> report = nullptr;
@@ -72,7 +73,9 @@ struct InspectorOptions {
   bool values = true;          // count the values of forward, which name an overflow there
   int64_t kept = 100;          // samples in memory; older ones are dropped
   bool replay = true;          // compute a skipped step again, if step() has a closure
-  const optim::Optimizer* optimizer = nullptr;  // for alarms about its learning rate
+  /// For alarms about its learning rate, and none about weights that it keeps by another rule than
+  /// Weights::Plain; it also names the parameter that was not finite once it was divided.
+  const optim::Optimizer* optimizer = nullptr;
   AlarmOptions alarms = {};
 };
 

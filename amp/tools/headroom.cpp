@@ -32,10 +32,11 @@ bool divided(const Gradients& gradients) {
 
 void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
   scaler_.update();
-  const Tensor scale = scaler_.factor();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   Gradients gradients = collect_gradients(parameters);
-  if (!scale.defined() || !gradients.any) return;
+  if (!gradients.any) return;
+  const Tensor scale = scaler_.factor();
+  if (!scale.defined()) return;
   std::erase_if(gradients.arrays, [](const Array& g) { return !g.defined(); });
   const Array largest = empty_like(scale.array()), unused = empty_like(largest);
   backend(scale.device())

@@ -78,19 +78,23 @@ TEST_CASE("both thresholds count, and shares below a tenth are printed with two 
 TEST_CASE("a scale that stands at max_scale is told apart from one at min_scale") {
   const struct {
     amp::GradScalerOptions options;
+    double weight;  // of the loss
     double scale;
     const char* text;  // null: no alarm
   } rows[] = {
       {{.init_scale = 1024, .growth_interval = 1, .max_scale = 2048},
+       1,
        2048,
        "the scale stands at max_scale, 2048; it would grow further: raise max_scale, unless the "
        "bound is meant"},
-      {{.init_scale = 1024, .min_scale = 1024},
+      {{.init_scale = 2048, .min_scale = 1024},
+       1e36,
        1024,
-       "the scale stands at min_scale, 1024; gradients overflow even there: look for a learning "
+       "the scale stands at min_scale, 1024; if gradients overflow even there, look for a learning "
        "rate that is too high, or lower min_scale"},
-      {amp::GradScalerOptions::fixed(1024), 1024, nullptr},
-      {{.init_scale = 1024}, 1024, nullptr}};
+      {{.init_scale = 1024, .min_scale = 1024}, 1, 1024, nullptr},
+      {amp::GradScalerOptions::fixed(1024), 1, 1024, nullptr},
+      {{.init_scale = 1024}, 1, 1024, nullptr}};
   for (const auto& row : rows) {
     CAPTURE(row.text);
     nn::Linear layer(2, 1);
@@ -102,7 +106,7 @@ TEST_CASE("a scale that stands at max_scale is told apart from one at min_scale"
         {.every = 1, .alarms = {.report = [&reported](const Alarm& a) { reported.push_back(a); }}});
     for (int i = 0; i < 4; ++i) {
       optimizer.zero_grad();
-      scaler.scale(layer->forward(ones({1, 2})).sum()).backward();
+      scaler.scale(layer->forward(ones({1, 2})).sum() * row.weight).backward();
       scaler.step(optimizer);
       scaler.update();
       inspector.step();
@@ -132,6 +136,41 @@ TEST_CASE("a 16-bit parameter that moves, changes its dtype or has no numbers is
     inspector.step();
     CHECK(inspector.alarms().empty());
   }
+}
+
+TEST_CASE("an optimizer that keeps more than 16 bits, and elements without gradients, raise none") {
+  for (const optim::Weights weights :
+       {optim::Weights::Plain, optim::Weights::Master, optim::Weights::Kahan}) {
+    const bool plain = weights == optim::Weights::Plain;
+    nn::Linear model(16, 16);
+    model->to(kBFloat16);
+    optim::SGD optimizer(model->parameters(), optim::SGDOptions(1e-5).weights(weights));
+    const amp::GradScaler scaler({.enabled = false});
+    for (const bool told : {true, false}) {
+      Inspector inspector(
+          *model, scaler,
+          {.every = 1, .optimizer = told ? &optimizer : nullptr, .alarms = {.report = silent}});
+      optimizer.zero_grad();
+      model->forward(ones({4, 16}, kBFloat16)).to(kFloat32).sum().backward();
+      optimizer.step();
+      inspector.step();
+      REQUIRE(inspector.alarms().size() == (told && !plain ? 0 : 2));
+      for (const Alarm& alarm : inspector.alarms()) {
+        CHECK(alarm.kind == Alarm::Kind::Stagnant);
+        CHECK(has(alarm.text, "unless the optimizer does") == !told);
+      }
+    }
+  }
+  // One row of ten is looked up, and moves.
+  nn::Embedding table(10, 4);
+  table->to(kBFloat16);
+  optim::SGD optimizer(table->parameters(), optim::SGDOptions(1));
+  const amp::GradScaler scaler({.enabled = false});
+  Inspector inspector(*table, scaler, {.every = 1, .alarms = {.report = silent}});
+  table->forward(full({1}, 3, kInt64)).to(kFloat32).sum().backward();
+  optimizer.step();
+  inspector.step();
+  CHECK(inspector.alarms().empty());
 }
 
 TEST_CASE("an optimizer without groups or without options has no schedule that could run ahead") {

@@ -52,7 +52,9 @@ TEST_CASE("an overflow prints where it was, and as much as is known of it") {
   o.largest_scale_that_passes = 512;
   CHECK(printed(o) ==
         "step 7, scale 1024: log in head gave an infinity in float16, backward; passes at "
-        "512.000000");
+        "512");
+  o.largest_scale_that_passes = 0x1p-30;
+  CHECK(printed(o).ends_with("passes at 9.31323e-10"));
 }
 
 TEST_CASE("an infinity that a mask hides from the loss is named once a step without it passed") {
@@ -100,21 +102,21 @@ TEST_CASE("an infinity that was there in steps that passed is not what made a gr
 TEST_CASE("a skip that no recorded number explains has the parameter's name, if that is known") {
   const struct {
     const char* what;
-    bool whole, other;  // the Inspector knows the optimizer; or one of another parameter
+    int known;  // of the optimizers below, to the Inspector
     const char* parameter;
-  } rows[] = {{"the optimizer", true, false, "bias"},
-              {"no optimizer", false, false, ""},
-              {"an optimizer of less", false, true, ""}};
+  } rows[] = {{"the optimizer", 0, "bias"},
+              {"an optimizer of less", 1, ""},
+              {"an optimizer in another order", 2, ""},
+              {"no optimizer", 3, ""}};
   for (const auto& row : rows) {
     CAPTURE(row.what);
     nn::Linear layer(2, 1);
     optim::SGD all(layer->parameters(), optim::SGDOptions(0.1)),
-        less({layer->weight}, optim::SGDOptions(0.1));
+        less({layer->weight}, optim::SGDOptions(0.1)),
+        other({layer->bias, layer->weight}, optim::SGDOptions(0.1));
+    const optim::Optimizer* const optimizers[] = {&all, &less, &other, nullptr};
     amp::GradScaler scaler;
-    Inspector inspector(*layer, scaler,
-                        {.optimizer = row.whole   ? &all
-                                      : row.other ? &less
-                                                  : nullptr});
+    Inspector inspector(*layer, scaler, {.optimizer = optimizers[row.known]});
     const auto step = [&](double data_loss) {
       all.zero_grad();
       scaler.scale(layer->forward(ones({1, 2})).sum() * 1e-3).backward();
