@@ -157,10 +157,14 @@ std::string failing_call() {
 
 }  // namespace
 
-void AnomalyMode::set_enabled(bool on, bool check_inf) {
-  const Mode now = !on ? Mode::Off : check_inf ? Mode::Inf : Mode::NaN, before = mode.exchange(now);
-  detail::tape_watchers += static_cast<int>(on) - static_cast<int>(before != Mode::Off);
-  halftape::detail::call_at_work = on ? &failing_call : nullptr;
+void AnomalyMode::set_enabled(bool enabled, bool check_nan, bool check_inf) {
+  const Mode now = !enabled    ? Mode::Off
+                   : check_inf ? Mode::Inf
+                   : check_nan ? Mode::NaN
+                               : Mode::Calls;
+  const Mode before = mode.exchange(now);
+  detail::tape_watchers += static_cast<int>(enabled) - static_cast<int>(before != Mode::Off);
+  halftape::detail::call_at_work = enabled ? &failing_call : nullptr;
 }
 
 std::string call_site() {
@@ -198,7 +202,7 @@ void refuse_nonfinite(const Node& node, const Grads& grads) {
     backend(g.device()).read(classes.data(), counts);
     const bool nan = classes[static_cast<size_t>(NumberClass::NaN)] > 0,
                inf = classes[static_cast<size_t>(NumberClass::Infinite)] > 0;
-    if (!nan && !(inf && AnomalyMode::checks_inf())) continue;
+    if (!nan && !(inf && AnomalyMode::should_check_inf())) continue;
     const std::string where = caller(node.origin());
     HALFTAPE_CHECK(false, "backward: `", node.name(), "` gave ", nan ? "a NaN" : "an infinity",
                    " in the gradient of its input ", i, " (", g.dtype(), " ", g.sizes(), ")",

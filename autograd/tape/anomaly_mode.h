@@ -7,35 +7,38 @@
 
 namespace halftape::autograd {
 
-/// The process-wide switch. While it is on, every recorded op stores where it was called, and
-/// backward throws at the first op whose rule makes a NaN; with check_inf, an infinity, too, as the
-/// overflow that a GradScaler is about to skip. Every error says at which call. Slow, for
-/// debugging.
+/// The process-wide switch. While it is on, every recorded op stores where it was called, and every
+/// error says at which call. With check_nan, backward throws at the first op whose rule makes a
+/// NaN; with check_inf, an infinity, too, as the overflow that a GradScaler is about to skip. Slow,
+/// for debugging.
 class AnomalyMode {
  public:
   static bool is_enabled() { return mode.load(std::memory_order_relaxed) != Mode::Off; }
-  static bool checks_inf() { return mode.load(std::memory_order_relaxed) == Mode::Inf; }
-  /// For all threads.
-  static void set_enabled(bool on, bool check_inf = false);
+  static bool should_check_nan() { return mode.load(std::memory_order_relaxed) >= Mode::NaN; }
+  static bool should_check_inf() { return mode.load(std::memory_order_relaxed) == Mode::Inf; }
+  /// For all threads. check_inf includes check_nan.
+  static void set_enabled(bool enabled, bool check_nan = true, bool check_inf = false);
 
  private:
-  enum class Mode : uint8_t { Off, NaN, Inf };
+  enum class Mode : uint8_t { Off, Calls, NaN, Inf };
   static inline std::atomic<Mode> mode{Mode::Off};
 };
 
-/// Sets AnomalyMode for a scope.
+/// Switches AnomalyMode on for a scope.
 class [[nodiscard]] DetectAnomalyGuard {
  public:
-  [[nodiscard]] explicit DetectAnomalyGuard(bool on = true, bool check_inf = false)
-      : before_(AnomalyMode::is_enabled()), checked_inf_(AnomalyMode::checks_inf()) {
-    AnomalyMode::set_enabled(on, check_inf);
+  [[nodiscard]] explicit DetectAnomalyGuard(bool check_nan = true, bool check_inf = false)
+      : enabled_(AnomalyMode::is_enabled()),
+        checked_nan_(AnomalyMode::should_check_nan()),
+        checked_inf_(AnomalyMode::should_check_inf()) {
+    AnomalyMode::set_enabled(true, check_nan, check_inf);
   }
-  ~DetectAnomalyGuard() { AnomalyMode::set_enabled(before_, checked_inf_); }
+  ~DetectAnomalyGuard() { AnomalyMode::set_enabled(enabled_, checked_nan_, checked_inf_); }
   DetectAnomalyGuard(const DetectAnomalyGuard&) = delete;
   DetectAnomalyGuard& operator=(const DetectAnomalyGuard&) = delete;
 
  private:
-  bool before_, checked_inf_;
+  bool enabled_, checked_nan_, checked_inf_;
 };
 
 /// The addresses of the call stack, as bytes.
@@ -45,7 +48,7 @@ std::string call_site();
 std::string described_call(const std::string& call_site);
 /// " in encoder.fc2; it was called at …", as far as anomaly mode has seen it; else "".
 std::string where_called(const Node& node);
-/// Throws if a rule's result has a NaN; or an infinity, if AnomalyMode::checks_inf(). Names the op,
+/// Throws if a rule's result has a NaN, or an infinity, and AnomalyMode checks it. Names the op,
 /// its input and the function that called it, with file and line where debug information has them;
 /// with HALFTAPE_BACKTRACE=1 all functions.
 void refuse_nonfinite(const Node& node, const Grads& grads);

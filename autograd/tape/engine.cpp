@@ -254,7 +254,7 @@ void look_at(const Node& n, Grads& d) {
       if (n.next[i] && d[i].defined()) d[i] = as_stored(n.next[i], std::move(d[i]));
     watcher->derived(n, d);
   }
-  if (AnomalyMode::is_enabled()) refuse_nonfinite(n, d);
+  if (AnomalyMode::should_check_nan()) refuse_nonfinite(n, d);
 }
 
 void show_sums(const Node& n, const Grads& sums) {

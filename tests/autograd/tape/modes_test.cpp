@@ -72,7 +72,7 @@ TEST_CASE("anomaly mode names infinities on request, and the module that called 
   CHECK(message((sqrt(x) * 3).sum()).empty());
   {
     const autograd::DetectAnomalyGuard guard;
-    CHECK_FALSE(autograd::AnomalyMode::checks_inf());
+    CHECK_FALSE(autograd::AnomalyMode::should_check_inf());
     CHECK(message((sqrt(x) * 3).sum()).empty());  // 1/(2·√0) is infinite, and no NaN
   }
   const autograd::DetectAnomalyGuard guard(true, true);
@@ -82,7 +82,16 @@ TEST_CASE("anomaly mode names infinities on request, and the module that called 
     const autograd::DetectAnomalyGuard nan_alone;
     CHECK(message((sqrt(x) * 3).sum()).empty());
   }
-  CHECK(autograd::AnomalyMode::checks_inf());
+  {
+    const autograd::DetectAnomalyGuard calls_alone(false);
+    CHECK(autograd::AnomalyMode::is_enabled());
+    CHECK_FALSE(autograd::AnomalyMode::should_check_nan());
+    CHECK(message((broken(x) * 3).sum()).empty());
+    const Tensor used = sqrt(x + 1).sum();
+    used.backward();
+    CHECK(has(message(used), "it was called at"));
+  }
+  CHECK(autograd::AnomalyMode::should_check_inf());
   nn::Module model;
   const auto root = model.register_module(
       "root", std::make_shared<Root>([](const Tensor& t) { return sqrt(t); }));
