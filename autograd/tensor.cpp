@@ -250,7 +250,17 @@ unsigned TensorBase::add_hook(std::function<Tensor(const Tensor&)> hook) const {
   hooks.emplace_back(edge.output, std::move(hook));
   return static_cast<unsigned>(hooks.size() - 1);
 }
+namespace {
+constexpr unsigned kPostAccumulate = 1U << 31;  // in the numbers of such hooks
+}
 void TensorBase::remove_hook(unsigned number) const {
+  if ((number & kPostAccumulate) && impl_ && impl_->accumulator) {
+    auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;
+    const unsigned index = number & ~kPostAccumulate;
+    HALFTAPE_CHECK(index < hooks.size(), "remove_hook: Invalid index ", number);
+    hooks[index] = nullptr;
+    return;
+  }
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(), "remove_hook: Invalid index ",
                  number);
@@ -263,7 +273,7 @@ unsigned TensorBase::register_post_accumulate_grad_hook(std::function<void(Tenso
   impl_->watch();
   auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;
   hooks.push_back(std::move(hook));
-  return static_cast<unsigned>(hooks.size() - 1);
+  return static_cast<unsigned>(hooks.size() - 1) | kPostAccumulate;
 }
 
 namespace {

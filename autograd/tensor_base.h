@@ -147,9 +147,10 @@ class TensorBase {
   /// `hook` sees the gradient of this tensor as soon as it is complete, before it goes on; what it
   /// returns, if defined, takes its place. Returns a number for remove_hook().
   unsigned register_hook(auto hook) const;
-  /// Takes back a hook by the number that register_hook() gave.
+  /// Takes back a hook by the number that its registration gave.
   void remove_hook(unsigned number) const;
-  /// `hook` is called with this leaf after each addition to its grad().
+  /// `hook` is called with this leaf after each addition to its grad(). Returns a number for
+  /// remove_hook().
   unsigned register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const;
   /// Raised by every in-place write to the bytes.
   uint64_t version() const { return array().version(); }

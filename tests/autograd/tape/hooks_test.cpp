@@ -97,6 +97,26 @@ TEST_CASE("a post-accumulate hook sees the leaf after every addition") {
                        doctest::Contains("only leaves"), Error);
 }
 
+TEST_CASE("each kind of hook is taken back by its own number") {
+  const Tensor x = leaf({1});
+  int seen = 0, after = 0;
+  const unsigned first = x.register_hook([&](const Tensor&) { ++seen; });
+  const unsigned one = x.register_post_accumulate_grad_hook([&](const Tensor&) { ++after; });
+  const unsigned two = x.register_post_accumulate_grad_hook([&](const Tensor&) { after += 10; });
+  x.remove_hook(one);
+  x.sum().backward();
+  CHECK(seen == 1);
+  CHECK(after == 10);
+  x.remove_hook(first);
+  x.remove_hook(two);
+  x.sum().backward();
+  CHECK(seen == 1);
+  CHECK(after == 10);
+  for (const unsigned number : {first + 1, two + 1})
+    CHECK_THROWS_WITH_AS(x.remove_hook(number), doctest::Contains("Invalid index"), Error);
+  CHECK_THROWS_AS((x * 1).remove_hook(two), Error);
+}
+
 TEST_CASE("a leaf may die while another thread's backward hands it a gradient") {
   for (int round = 0; round < 200; ++round) {
     Tensor x = leaf({1, 2, 3});
