@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/mask.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
@@ -215,7 +216,7 @@ struct Rows {
       else
         one.push_back(unmerged[d]);
     }
-    rows = reshape(turned, one);
+    rows = detail::reshaped(turned, one);
     HALFTAPE_CHECK(numel(sizes) > 0 || picks.indices[0].numel() == 0, op, ": an index is out of ",
                    "bounds for dimension with size 0 of ", x.sizes());
     numbers = detail::flat_index(picks.indices, sizes, {op});
@@ -236,7 +237,7 @@ struct Rows {
 
 Tensor pick(const Tensor& x, const Picks& picks) {
   const Rows r("index", x, picks);
-  return reshape(index_select(r.rows, r.at, r.numbers), r.picked);
+  return detail::reshaped(index_select(r.rows, r.at, r.numbers), r.picked);
 }
 
 /// The values of an assignment in the shape of their places; they may have leading ones too many.
@@ -245,15 +246,15 @@ Tensor fitted(const Tensor& values, const Shape& places) {
   while (sizes.size() > places.size() && sizes[0] == 1) sizes.erase(0);
   HALFTAPE_CHECK(broadcasts_to(sizes, places), "index_put: shape mismatch: values ", sizes,
                  " do not broadcast to the indexed shape ", places);
-  return expand(reshape(values, sizes), places);
+  return expand(detail::reshaped(values, sizes), places);
 }
 
 Tensor put(const Tensor& x, const Picks& picks, const Tensor& values, bool accumulate) {
   const Rows r("index_put", x, picks);
-  const Tensor lined = reshape(fitted(values, r.picked), r.with({r.numbers.numel()}));
-  Tensor y = reshape(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
-                                : index_copy(r.rows, r.at, r.numbers, lined),
-                     r.unmerged);
+  const Tensor lined = detail::reshaped(fitted(values, r.picked), r.with({r.numbers.numel()}));
+  Tensor y = detail::reshaped(accumulate ? index_add(r.rows, r.at, r.numbers, lined)
+                                         : index_copy(r.rows, r.at, r.numbers, lined),
+                              r.unmerged);
   if (r.order.empty()) return y;
   Dims back = r.order;
   for (int d = 0; d < back.size(); ++d) back[static_cast<int>(r.order[d])] = d;

@@ -83,12 +83,16 @@ Tensor& assign(const char* op, const Tensor& x, const Tensor& y) {
   return same_handle(x);
 }
 
-/// x ← constants: no gradient reaches what it was before.
+/// The gradient of what was overwritten; none where nobody asks for it.
+Tensor no_part(const Node& n, const Tensor& g) { return n.next[0] ? zeros_like(g) : Tensor(); }
+
+/// x ← constants: what it was before gets the gradient 0.
 Tensor& overwritten(const char* op, const Tensor& x) {
   x.array().bump_version();
-  take_history(x, x.impl()->base ? Tensor(x.array())
-                                 : record(op, x.array(), {&x},
-                                          [](Node&, const Tensor&) -> Grads { return {{}}; }));
+  take_history(x, x.impl()->base
+                      ? Tensor(x.array())
+                      : record(op, x.array(), {&x},
+                               [](Node& n, const Tensor& g) -> Grads { return {no_part(n, g)}; }));
   return same_handle(x);
 }
 
@@ -257,10 +261,10 @@ Tensor& Tensor::copy_(const Tensor& source) const {
   check_writable("copy_", *this, same.requires_grad());
   assign(array(), same.array());
   array().bump_version();
-  // The gradient goes to the source alone; a node of its own, since `same` may be a leaf.
+  // The gradient goes to the source; a node of its own, since `same` may be a leaf.
   take_history(*this,
-               record("copy_", same.array(), {this, &same}, [](Node&, const Tensor& g) -> Grads {
-                 return {{}, g};
+               record("copy_", same.array(), {this, &same}, [](Node& n, const Tensor& g) -> Grads {
+                 return {no_part(n, g), g};
                }));
   return same_handle(*this);
 }

@@ -1,4 +1,5 @@
-// record(): the only place that writes history.
+// record(): writes history. Ops of several outputs, custom functions and in-place calls, which have
+// more to say, write their own.
 #pragma once
 #include <algorithm>
 #include <initializer_list>

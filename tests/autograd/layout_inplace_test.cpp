@@ -163,3 +163,68 @@ TEST_CASE("random_ draws integers of a range, by default all that the dtype has"
   CHECK(has(message([] { empty({1}, kFloat16).random_(4000); }), "not within the integers"));
   CHECK(has(message([] { empty({1}).random_(3, 3); }), "empty"));
 }
+
+TEST_CASE(
+    "a reshape or squeeze that changes nothing gives a tensor of its own, of the same bytes") {
+  const auto given = [](int how, const Tensor& x) {
+    return how == 0   ? x.reshape({2, 3})
+           : how == 1 ? x.reshape({2, -1})
+           : how == 2 ? x.squeeze()
+           : how == 3 ? x.squeeze(0)
+                      : x.squeeze(Dims{0, 1});
+  };
+  for (int how = 0; how < 5; ++how) {
+    CAPTURE(how);
+    const Tensor x = rising({2, 3});
+    const Tensor y = given(how, x);
+    CHECK_FALSE(y.is_same(x));
+    CHECK(y.const_data_ptr() == x.const_data_ptr());
+    y.unsqueeze_(0);
+    y.requires_grad_();
+    CHECK(x.sizes() == Shape{2, 3});
+    CHECK_FALSE(x.requires_grad());
+
+    const Tensor leaf = rising({2, 3}).requires_grad_();
+    const Tensor z = given(how, leaf);
+    CHECK_FALSE(z.is_leaf());
+    z.retain_grad();
+    z.register_hook([](const Tensor& g) { return g * 100; });
+    (z.sum() + leaf.sum()).backward();
+    CHECK(z.grad().to_vector() == Numbers(6, 100));
+    CHECK(leaf.grad().to_vector() == Numbers(6, 101));
+    const NoGradGuard no_grad;
+    given(how, leaf).mul_(2);
+    CHECK(leaf.equal(rising({2, 3}) * 2));
+  }
+  const Tensor x = rising({2, 3});
+  CHECK(x.flatten(1).is_same(x));  // as in torch
+}
+
+TEST_CASE("what was overwritten in place has the gradient 0, and its leaf one of zeros") {
+  const auto overwrite = [](int how, const Tensor& y) {
+    switch (how) {
+      case 0:
+        return y.zero_();
+      case 1:
+        return y.fill_(3);
+      case 2:
+        return y.copy_(ones({2, 3}));
+      case 3:
+        return y.uniform_(0, 1);
+      default:
+        return y.bernoulli_(0.5);
+    }
+  };
+  for (int how = 0; how < 5; ++how) {
+    CAPTURE(how);
+    const Tensor x = rising({2, 3}).requires_grad_();
+    const Tensor y = x * 1;
+    overwrite(how, y);
+    y.sum().backward();
+    REQUIRE(x.grad().defined());
+    CHECK(x.grad().to_vector() == Numbers(6, 0));
+    const Tensor s = x.sigmoid();  // whose rule needs what is overwritten
+    overwrite(how, s);
+    CHECK(has(message([&] { s.sum().backward(); }), "changed in place"));
+  }
+}

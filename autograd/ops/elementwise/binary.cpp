@@ -4,6 +4,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
@@ -296,13 +297,13 @@ Tensor clamp(const Tensor& x, const std::optional<Tensor>& min, const std::optio
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   const ErrorScope scope("prelu", x, weight);
-  if (weight.numel() == 1) return binary<formula::Prelu>(x, reshape(weight, {}));
+  if (weight.numel() == 1) return binary<formula::Prelu>(x, detail::reshaped(weight, {}));
   HALFTAPE_CHECK(x.dim() >= 2 && weight.dim() == 1 && weight.size(0) == x.size(1), "prelu: weight ",
                  weight.sizes(), " for ", x.sizes(),
                  "; expected one element, or (C) for an input (N, C, …)");
   Shape channels = Dims::filled(static_cast<int>(x.dim() - 1), 1);
   channels[0] = weight.size(0);
-  return binary<formula::Prelu>(x, reshape(weight, channels));
+  return binary<formula::Prelu>(x, detail::reshaped(weight, channels));
 }
 
 #define HALFTAPE_WITH_NUMBER(function, number) \

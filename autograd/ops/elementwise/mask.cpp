@@ -6,6 +6,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -25,7 +26,7 @@ Shape check_mask(const char* op, const Tensor& x, const Tensor& mask) {
 
 /// The positions in the flattened tensor at which a mask is true.
 Tensor positions(const Tensor& mask, const Shape& shape) {
-  return reshape(nonzero(reshape(expand(mask, shape), {numel(shape)})), {-1});
+  return detail::reshaped(nonzero(detail::reshaped(expand(mask, shape), {numel(shape)})), {-1});
 }
 
 /// bool (rows, columns): column − row ≤ diagonal, which may be any number.
@@ -59,7 +60,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const ErrorScope scope("masked_select", x, mask);
   const Shape shape = check_mask("masked_select", x, mask);
-  return index_select(reshape(expand(x, shape), {numel(shape)}), 0, positions(mask, shape));
+  return index_select(detail::reshaped(expand(x, shape), {numel(shape)}), 0,
+                      positions(mask, shape));
 }
 
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
@@ -70,8 +72,9 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source)
   const Tensor at = positions(mask, shape);
   HALFTAPE_CHECK(at.numel() <= source.numel(), "masked_scatter: the mask is true ", at.numel(),
                  " times, source ", source.sizes(), " has ", source.numel(), " elements");
-  const Tensor taken = slice(reshape(source, {source.numel()}), 0, 0, at.numel());
-  return reshape(index_copy(reshape(expand(x, shape), {numel(shape)}), 0, at, taken), shape);
+  const Tensor taken = slice(detail::reshaped(source, {source.numel()}), 0, 0, at.numel());
+  return detail::reshaped(
+      index_copy(detail::reshaped(expand(x, shape), {numel(shape)}), 0, at, taken), shape);
 }
 
 Tensor nonzero(const Tensor& x) {

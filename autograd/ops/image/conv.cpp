@@ -5,6 +5,7 @@
 #include "halftape/autograd/ops/cast_list.h"
 #include "halftape/autograd/ops/image/conv_products.h"
 #include "halftape/autograd/ops/image/windows.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
@@ -180,8 +181,8 @@ Tensor im2col(const Tensor& x, const Dims& kernel_size, const Dims& dilation, co
   const Windows w = detail::windows_of("im2col", 2, kernel_size, stride, padding, dilation);
   const Shape count = detail::window_count("im2col", w, last_dims(x.sizes(), 2));
   const Tensor patches = detail::windows(x, w, count);
-  return reshape(patches,
-                 joined(leading_dims(x.sizes(), 3), {x.size(-3) * numel(w.size), numel(count)}));
+  return detail::reshaped(
+      patches, joined(leading_dims(x.sizes(), 3), {x.size(-3) * numel(w.size), numel(count)}));
 }
 
 Tensor col2im(const Tensor& columns, const Dims& output_size, const Dims& kernel_size,
@@ -199,7 +200,7 @@ Tensor col2im(const Tensor& columns, const Dims& output_size, const Dims& kernel
   HALFTAPE_CHECK(columns.size(-1) == numel(count), "col2im: ", columns.size(-1), " columns in ",
                  columns.sizes(), ", output_size ", lengths, " has ", numel(count), " windows");
   const Shape lead = joined(leading_dims(columns.sizes(), 2), {columns.size(-2) / numel(w.size)});
-  return detail::fold(reshape(columns, joined(joined(lead, w.size), count)), w, lengths);
+  return detail::fold(detail::reshaped(columns, joined(joined(lead, w.size), count)), w, lengths);
 }
 
 }  // namespace halftape

@@ -8,6 +8,7 @@
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/image/windows.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/product/matmul.h"
 #include "halftape/autograd/tape/error_scope.h"
 
@@ -75,12 +76,12 @@ Tensor grid_sample(const Tensor& x_in, const Tensor& grid_in, Interpolation mode
       weight = d ? weight * part : part;
     }
     // Chosen, as 0 times a pixel at the edge may be no number.
-    Tensor value = gather(image, 2, expand(reshape(at, flat), all));
-    value = where(reshape(inside, flat), value, 0);
-    if (!nearest) value = value * reshape(weight, flat);
+    Tensor value = gather(image, 2, expand(detail::reshaped(at, flat), all));
+    value = where(detail::reshaped(inside, flat), value, 0);
+    if (!nearest) value = value * detail::reshaped(weight, flat);
     y = y.defined() ? y + value : value;
   }
-  return reshape(y.to(x.dtype()), detail::joined({x.size(0), x.size(1)}, wanted));
+  return detail::reshaped(y.to(x.dtype()), detail::joined({x.size(0), x.size(1)}, wanted));
 }
 
 Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
@@ -111,9 +112,10 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, bool align_corners) {
     coordinates.push_back(expand(detail::along(line, n, d), lengths));
   }
   coordinates.push_back(ones(lengths, there));
-  const Tensor points = reshape(stack(coordinates, -1), {1, numel(lengths), n + 1});
+  const Tensor points = detail::reshaped(stack(coordinates, -1), {1, numel(lengths), n + 1});
   const Tensor y = matmul(points, transpose(theta.to(wide), 1, 2));
-  return reshape(y.to(theta.dtype()), detail::joined({size[0]}, detail::joined(lengths, n)));
+  return detail::reshaped(y.to(theta.dtype()),
+                          detail::joined({size[0]}, detail::joined(lengths, n)));
 }
 
 }  // namespace halftape

@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/image/windows.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
@@ -65,11 +66,11 @@ Windows trimmed(Windows w, const Shape& lengths, const Shape& count) {
 
 /// x with its last n dimensions made one.
 Tensor lined(const Tensor& x, int n) {
-  return reshape(x, joined(leading_dims(x.sizes(), n), {numel(last_dims(x.sizes(), n))}));
+  return detail::reshaped(x, joined(leading_dims(x.sizes(), n), {numel(last_dims(x.sizes(), n))}));
 }
 /// The elements of the last n dimensions at positions (…, count…).
 Tensor picked(const Tensor& x, const Tensor& positions, int n) {
-  return reshape(gather(lined(x, n), -1, lined(positions, n)), positions.sizes());
+  return detail::reshaped(gather(lined(x, n), -1, lined(positions, n)), positions.sizes());
 }
 
 std::tuple<Tensor, Tensor> largest(const char* op, int n, const Tensor& x, const Windows& w,
@@ -100,7 +101,8 @@ Tensor max_unpool(const char* op, int n, const Tensor& x, const Tensor& indices,
   const Shape shape =
       joined(leading_dims(x.sizes(), n), each_dim(op, "output_size", output_size, n, 1));
   const Tensor room = lined(zeros(shape, x.options()), n);
-  return reshape(detail::scatter(room, -1, lined(indices, n), lined(x, n), {op, "index"}), shape);
+  return detail::reshaped(detail::scatter(room, -1, lined(indices, n), lined(x, n), {op, "index"}),
+                          shape);
 }
 
 /// The divisor of each window of a dimension.
@@ -149,7 +151,7 @@ Tensor avg_pool_of(const char* op, int n, const Tensor& x, const Windows& w, boo
   }
   if (one) return (sums / by[0]).to(x.dtype());
   const Tensor each = tensor(by, TensorOptions(sums.dtype()).device(x.device()));
-  return (sums / reshape(each, count)).to(x.dtype());
+  return (sums / detail::reshaped(each, count)).to(x.dtype());
 }
 
 Tensor avg_pool(const char* op, int n, const Tensor& x, const Dims& kernel_size, const Dims& stride,
@@ -229,7 +231,7 @@ Tensor adaptive_avg_pool(const char* op, int n, const Tensor& x, const Dims& out
     const int64_t d = y.dim() - n + i;
     Shape thin = Dims::filled(n - i + 1, 1);
     thin[0] = w.count, thin[1] = w.most;
-    const Tensor share = reshape(w.shares(y.dtype(), y.device()), thin);
+    const Tensor share = detail::reshaped(w.shares(y.dtype(), y.device()), thin);
     y = unflatten(index_select(y, d, w.positions(y.device())), d, {w.count, w.most});
     y = sum(where(share != 0, y * share, 0), {d + 1});
   }
@@ -243,8 +245,9 @@ std::tuple<Tensor, Tensor> largest_at(const Tensor& x, const Tensor& at, const S
   const Shape lead = leading_dims(x.sizes(), n);
   const Tensor places = expand(at, joined(lead, last_dims(at.sizes(), 2)));
   const Tensor seen =
-      reshape(gather(lined(x.detach(), n), -1, flatten(places, -2)), places.sizes());
-  const Tensor positions = reshape(gather(places, -1, argmax(seen, -1, true)), joined(lead, count));
+      detail::reshaped(gather(lined(x.detach(), n), -1, flatten(places, -2)), places.sizes());
+  const Tensor positions =
+      detail::reshaped(gather(places, -1, argmax(seen, -1, true)), joined(lead, count));
   return {picked(x, positions, n), positions};
 }
 
@@ -258,10 +261,10 @@ std::tuple<Tensor, Tensor> adaptive_max_pool(const char* op, int n, const Tensor
     const UnevenWindows w(lengths[i], count[i]);
     Shape thin = Dims::filled(2 * n, 1);
     thin[i] = w.count, thin[n + i] = w.most;
-    at = at * w.length + reshape(w.positions(x.device()), thin);
+    at = at * w.length + detail::reshaped(w.positions(x.device()), thin);
   }
   const int64_t windows = numel(count);
-  return largest_at(x, reshape(at, {windows, at.numel() / windows}), count);
+  return largest_at(x, detail::reshaped(at, {windows, at.numel() / windows}), count);
 }
 
 /// The first element of each window of a dimension: ⌊(i + u)·α⌋ − ⌊u·α⌋, the last one at the end.
@@ -303,11 +306,13 @@ std::tuple<Tensor, Tensor> fractional_max_pool(const char* op, int n, const Tens
       begins.push_back(d == i ? count[i] : 1);
       inside.push_back(d == n + i ? size[i] : 1);
     }
-    at = at * lengths[i] + reshape(random_begins(u, lengths[i], size[i], count[i]), begins) +
-         reshape(arange(size[i], at.options()), inside);
+    at = at * lengths[i] +
+         detail::reshaped(random_begins(u, lengths[i], size[i], count[i]), begins) +
+         detail::reshaped(arange(size[i], at.options()), inside);
   }
-  return largest_at(x, reshape(at, joined(leading_dims(x.sizes(), n), {numel(count), numel(size)})),
-                    count);
+  return largest_at(
+      x, detail::reshaped(at, joined(leading_dims(x.sizes(), n), {numel(count), numel(size)})),
+      count);
 }
 
 Tensor lp_pool(const CastOp& op, int n, const Tensor& x_in, double p, const Dims& kernel_size,

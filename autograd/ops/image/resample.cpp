@@ -9,6 +9,7 @@
 #include "halftape/autograd/ops/image/pool.h"
 #include "halftape/autograd/ops/image/windows.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/error_scope.h"
 
@@ -155,9 +156,10 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
                  " channels of ", x.sizes(), " are not a multiple of upscale_factor² (", r, "²)");
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3) / (r * r), h = x.size(-2), w = x.size(-1);
-  const Tensor blocks = reshape(x, {numel(lead) * channels, r, r, h, w});
-  return reshape(permute(blocks, {0, 3, 1, 4, 2}),
-                 detail::joined(lead, {channels, checked_mul(h, r), checked_mul(w, r)}));
+  if (r == 1) return clone(x);
+  const Tensor blocks = detail::reshaped(x, {numel(lead) * channels, r, r, h, w});
+  return detail::reshaped(permute(blocks, {0, 3, 1, 4, 2}),
+                          detail::joined(lead, {channels, checked_mul(h, r), checked_mul(w, r)}));
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
@@ -169,9 +171,10 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
                  " are not a multiple of downscale_factor ", r);
   const Shape lead = detail::leading_dims(x.sizes(), 3);
   const int64_t channels = x.size(-3), h = x.size(-2) / r, w = x.size(-1) / r;
-  const Tensor blocks = reshape(x, {numel(lead) * channels, h, r, w, r});
-  return reshape(permute(blocks, {0, 2, 4, 1, 3}),
-                 detail::joined(lead, {checked_mul(channels, checked_mul(r, r)), h, w}));
+  if (r == 1) return clone(x);
+  const Tensor blocks = detail::reshaped(x, {numel(lead) * channels, h, r, w, r});
+  return detail::reshaped(permute(blocks, {0, 2, 4, 1, 3}),
+                          detail::joined(lead, {checked_mul(channels, checked_mul(r, r)), h, w}));
 }
 
 }  // namespace halftape

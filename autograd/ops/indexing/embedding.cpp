@@ -150,10 +150,11 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, std::optional<int6
   const ErrorScope scope("embedding", weight, indices);
   const PolicyScope plain(nullptr);  // it moves bytes
   check_table("embedding", weight, indices);
-  const Tensor index = reshape(indices.to(kInt64), {indices.numel()});
-  return reshape(rows_of("embedding", weight, index, padding_row("embedding", weight, padding_idx),
-                         scale_grad_by_freq),
-                 detail::joined(indices.sizes(), weight.size(1)));
+  const Tensor index = detail::reshaped(indices.to(kInt64), {indices.numel()});
+  return detail::reshaped(
+      rows_of("embedding", weight, index, padding_row("embedding", weight, padding_idx),
+              scale_grad_by_freq),
+      detail::joined(indices.sizes(), weight.size(1)));
 }
 
 Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, double norm_type) {
@@ -162,7 +163,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   check_table("embedding_renorm_", weight, indices);
   HALFTAPE_CHECK(max_norm >= 0, "embedding_renorm_: max_norm ", max_norm, " is negative");
   const NoGradGuard no_grad;
-  const Tensor index = reshape(indices.to(kInt64), {indices.numel()});
+  const Tensor index = detail::reshaped(indices.to(kInt64), {indices.numel()});
   const Tensor rows = rows_of("embedding_renorm_", weight, index, {}, false);
   const Tensor wide = rows.to(compute_dtype(rows.dtype()));
   const Tensor length = norm(wide, norm_type, {1}, true);
@@ -181,7 +182,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
   check_bags(op, indices, offsets, mode, per_sample_weights, scale_grad_by_freq);
   const std::optional<int64_t> padding = padding_row(op, weight, padding_idx);
   const int64_t n = indices.numel(), features = weight.size(1);
-  const Tensor index = reshape(indices.to(kInt64), {n});
+  const Tensor index = detail::reshaped(indices.to(kInt64), {n});
 
   const Bags bags = bags_of(op, indices, offsets, include_last_offset);
   const Dtype dtype = compute_dtype(weight.dtype());
@@ -193,7 +194,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& indices, const Tensor& 
                    op, ": per_sample_weights ", per_sample_weights.sizes(), " of ",
                    per_sample_weights.dtype(), " for indices ", indices.sizes(), " of a ",
                    weight.dtype(), " weight");
-    rows = rows * unsqueeze(reshape(per_sample_weights.to(dtype), {n}), 1);
+    rows = rows * unsqueeze(detail::reshaped(per_sample_weights.to(dtype), {n}), 1);
   }
   const bool largest = mode == BagMode::Max;
   Tensor counted = ones({n}, options);

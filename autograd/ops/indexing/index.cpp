@@ -6,6 +6,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -141,7 +142,9 @@ Scalar start_of(Dtype dtype) {
 
 /// A 0-dim tensor as one of one element.
 Tensor lifted(const Tensor& x) { return x.dim() == 0 ? unsqueeze(x, 0) : x; }
-Tensor lowered(const Tensor& y, const Tensor& like) { return like.dim() == 0 ? reshape(y, {}) : y; }
+Tensor lowered(const Tensor& y, const Tensor& like) {
+  return like.dim() == 0 ? detail::reshaped(y, {}) : y;
+}
 bool any_number(std::initializer_list<const Tensor*> all) {
   return std::any_of(all.begin(), all.end(), [](auto* t) { return t->dim() == 0; });
 }
@@ -153,7 +156,7 @@ Tensor over_slices(const char* op, const Tensor& index, const Tensor& x, int dim
   HALFTAPE_CHECK(index.dim() <= 1, op, ": index ", index.sizes(), " must have one dimension");
   Shape full = x.sizes(), thin = Dims::filled(full.size(), 1);
   full[dim] = thin[dim] = index.numel();
-  return expand(reshape(index.to(kInt64), thin), full);
+  return expand(detail::reshaped(index.to(kInt64), thin), full);
 }
 
 int dim_of(const char* op, const Tensor& x, int64_t dim) {
@@ -375,13 +378,15 @@ Tensor take(const Tensor& x, const Tensor& index) {
   const ErrorScope scope("take", x, index);
   HALFTAPE_CHECK(index.dtype() == kInt64, "take: index is ", index.dtype(), ", expected int64");
   const Tensor at = detail::flat_index({index}, {x.numel()}, {"take"});
-  return reshape(gather(reshape(x, {x.numel()}), 0, at), index.sizes());
+  return detail::reshaped(gather(detail::reshaped(x, {x.numel()}), 0, at), index.sizes());
 }
 
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim) {
   const ErrorScope scope("take_along_dim", x, index);
   const IndexUse use{"take_along_dim"};
-  if (!dim) return detail::gather(reshape(x, {x.numel()}), 0, reshape(index, {index.numel()}), use);
+  if (!dim)
+    return detail::gather(detail::reshaped(x, {x.numel()}), 0,
+                          detail::reshaped(index, {index.numel()}), use);
   HALFTAPE_CHECK(x.dim() == index.dim(), "take_along_dim: index ", index.sizes(), " and tensor ",
                  x.sizes(), " must have the same number of dimensions");
   const int d = dim_of(use.op, x, *dim);

@@ -11,6 +11,7 @@
 #include "halftape/autograd/ops/elementwise/pointwise.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/scan.h"
@@ -63,7 +64,7 @@ Tensor median_of_all(const char* op, const Tensor& x,
   if (x.numel() == 0)
     return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
                   [](Node&, const Tensor&) { return Grads(1); });
-  const Tensor value = std::get<0>(along(reshape(x.detach(), {-1}), 0, false));
+  const Tensor value = std::get<0>(along(detail::reshaped(x.detach(), {-1}), 0, false));
   if (!records({&x})) return value;
   return record(op, value.array(), {&x},
                 [x = Saved(x), y = Saved(value.array())](Node& self, const Tensor& g) -> Grads {
@@ -93,7 +94,7 @@ Tensor quantile_of(const char* op, const Tensor& in, const Tensor& q, std::optio
   HALFTAPE_CHECK(q.dim() <= 1, op, ": q ", q.sizes(), " must be a number or a list");
   const int d = wrap_dim(op, dim.value_or(0), static_cast<int>(in.dim()));
   const bool listed = dim && in.dim() > 0;
-  const Tensor x = listed ? movedim(widened(in), d, -1) : reshape(widened(in), {-1});
+  const Tensor x = listed ? movedim(widened(in), d, -1) : detail::reshaped(widened(in), {-1});
   const int64_t n = x.size(-1);
   HALFTAPE_CHECK(n > 0, op, ": a tensor ", in.sizes(), " has no elements to order");
   const Tensor plain = q.detach();
@@ -102,7 +103,7 @@ Tensor quantile_of(const char* op, const Tensor& in, const Tensor& q, std::optio
   const Tensor sorted = std::get<0>(sort(x, -1));
   // Places beyond 2^24 are no float32 numbers.
   const Dtype exact = n <= int64_t{1} << 24 ? x.dtype() : kFloat64;
-  const Tensor at = reshape(q, {-1}).to(x.device()).to(exact);
+  const Tensor at = detail::reshaped(q, {-1}).to(x.device()).to(exact);
   const Tensor values = sorted.detach(), numbers = values == values;
   Tensor place;
   if (skip_nan)
@@ -228,25 +229,26 @@ std::tuple<Tensor, Tensor, Tensor> runs(const Tensor& x, bool lengths) {
 std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& in, bool, bool return_inverse,
                                             bool return_counts) {
   const ErrorScope scope("_unique2", in);
-  const auto [sorted, places] = sort(reshape(in.detach(), {-1}), 0);
+  const auto [sorted, places] = sort(detail::reshaped(in.detach(), {-1}), 0);
   const auto [values, rank, counts] = runs(sorted, return_counts);
   Tensor inverse;
-  if (return_inverse) inverse = reshape(gather(rank, 0, argsort(places)), in.sizes());
+  if (return_inverse) inverse = detail::reshaped(gather(rank, 0, argsort(places)), in.sizes());
   return {values, inverse, counts};
 }
 
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& in, bool return_inverse,
                                                       bool return_counts) {
   const ErrorScope scope("unique_consecutive", in);
-  const auto [values, rank, counts] = runs(reshape(in.detach(), {in.numel()}), return_counts);
-  return {values, return_inverse ? reshape(rank, in.sizes()) : Tensor(), counts};
+  const auto [values, rank, counts] =
+      runs(detail::reshaped(in.detach(), {in.numel()}), return_counts);
+  return {values, return_inverse ? detail::reshaped(rank, in.sizes()) : Tensor(), counts};
 }
 
 Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
   const ErrorScope scope("histc", in);
   check_floating("histc", in);
   HALFTAPE_CHECK(bins > 0, "histc: ", bins, " bins; expected at least one");
-  const Tensor x = reshape(in.detach().to(compute_dtype(in.dtype())), {-1});
+  const Tensor x = detail::reshaped(in.detach().to(compute_dtype(in.dtype())), {-1});
   double low = min.to_double(), high = max.to_double();
   if (low == high && x.numel() > 0) low = amin(x).item<double>(), high = amax(x).item<double>();
   if (low == high) low -= 1, high += 1;
@@ -269,7 +271,7 @@ Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int
     HALFTAPE_CHECK(boundaries.size(i) == values.size(i), "searchsorted: boundaries ",
                    boundaries.sizes(), " and values ", values.sizes(), " differ in dimension ", i);
   const Tensor b = boundaries.detach(),
-               v = shared ? reshape(values.detach(), {-1}) : values.detach();
+               v = shared ? detail::reshaped(values.detach(), {-1}) : values.detach();
   // By halves: `passed` boundaries are not beyond the value. So a NaN comes last, as in a sort.
   const int64_t n = b.size(-1);
   Tensor passed = zeros(v.sizes(), TensorOptions(kInt64).device(v.device()));
@@ -280,7 +282,7 @@ Tensor searchsorted(const Tensor& boundaries, const Tensor& values, bool out_int
                  beyond = right ? at > v : at >= v;
     passed = where(logical_or(beyond, further > n), passed, further);
   }
-  return reshape(passed, values.sizes()).to(out_int32 ? kInt32 : kInt64);
+  return detail::reshaped(passed, values.sizes()).to(out_int32 ? kInt32 : kInt64);
 }
 Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool out_int32, bool right) {
   const ErrorScope scope("bucketize", values, boundaries);

@@ -1,5 +1,6 @@
 #include "halftape/autograd/ops/layout/copies.h"
 
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -21,7 +22,7 @@ Dims broadcast_dims(const Shape& large, const Shape& shape) {
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   check_defined("sum_to", x);
   if (x.sizes() == shape) return x;
-  return reshape(sum(x, broadcast_dims(x.sizes(), shape), true, x.dtype()), shape);
+  return detail::reshaped(sum(x, broadcast_dims(x.sizes(), shape), true, x.dtype()), shape);
 }
 
 Tensor cast(const Tensor& x, Dtype dtype) {

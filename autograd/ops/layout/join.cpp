@@ -138,7 +138,7 @@ Tensor cartesian_prod(const TensorList& tensors) {
                    t.dtype(), " ", t.sizes(), "; expected one dimension and dtype");
   if (tensors.size() == 1) return tensors[0];
   TensorList columns;
-  for (const Tensor& t : meshgrid(tensors)) columns.push_back(reshape(t, {t.numel()}));
+  for (const Tensor& t : meshgrid(tensors)) columns.push_back(detail::reshaped(t, {t.numel()}));
   return stack(columns, 1);
 }
 

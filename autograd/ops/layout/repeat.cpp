@@ -4,6 +4,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
@@ -18,8 +19,8 @@ Tensor repeat_blocks(const Tensor& x, int d, int64_t block, int64_t times) {
                 blocks = inside > 0 ? x.numel() / inside : 0;
   Shape out = x.sizes();
   out[d] = checked_mul(out[d], times);
-  const Tensor stacked = reshape(x, {blocks, 1, inside});
-  return reshape(clone(expand(stacked, {blocks, times, inside})), out);
+  const Tensor stacked = detail::reshaped(x, {blocks, 1, inside});
+  return detail::reshaped(clone(expand(stacked, {blocks, times, inside})), out);
 }
 
 /// Moves the last `by` slices of dimension d to its start.
@@ -53,9 +54,9 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     if (sizes[d] > 1) thin.push_back(sizes[d]), wide.push_back(sizes[d]);
   }
   if (dims <= kMaxDims && numel(joined) > 0)
-    return reshape(clone(expand(reshape(x, thin), wide)), joined);
+    return detail::reshaped(clone(expand(detail::reshaped(x, thin), wide)), joined);
   // More dimensions than a shape holds: repeat one after the other.
-  Tensor y = reshape(x, sizes);
+  Tensor y = detail::reshaped(x, sizes);
   for (int d = 0; d < sizes.size(); ++d)
     if (repeats[d] != 1) y = repeat_blocks(y, d, sizes[d], repeats[d]);
   return y;
@@ -73,7 +74,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t
   HALFTAPE_CHECK(repeats >= 0, "repeat_interleave: ", repeats, " times");
   if (!dim || x.dim() == 0) {
     if (dim) wrap_dim("repeat_interleave", *dim, 0);
-    return repeat_blocks(reshape(x, {x.numel()}), 0, 1, repeats);
+    return repeat_blocks(detail::reshaped(x, {x.numel()}), 0, 1, repeats);
   }
   return repeat_blocks(x, detail::dim_of("repeat_interleave", x, *dim), 1, repeats);
 }
@@ -98,12 +99,12 @@ Tensor repeat_interleave(const Tensor& repeats) {
 
 Tensor repeat_interleave(const Tensor& in, const Tensor& repeats, std::optional<int64_t> dim) {
   const ErrorScope scope("repeat_interleave", in, repeats);
-  const Tensor x = dim && in.dim() > 0 ? in : reshape(in, {in.numel()});
+  const Tensor x = dim && in.dim() > 0 ? in : detail::reshaped(in, {in.numel()});
   const int d = wrap_dim("repeat_interleave", dim.value_or(0), static_cast<int>(x.dim()));
   HALFTAPE_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == x.size(d)),
                  "repeat_interleave: repeats ", repeats.sizes(), " for the ", x.size(d),
                  " slices of dimension ", d, " of ", x.sizes());
-  const Tensor each_one = expand(reshape(repeats, {repeats.numel()}), {x.size(d)});
+  const Tensor each_one = expand(detail::reshaped(repeats, {repeats.numel()}), {x.size(d)});
   return index_select(x, d, repeat_interleave(each_one));
 }
 
@@ -136,7 +137,7 @@ Tensor flipud(const Tensor& x) {
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   const ErrorScope scope("roll", x);
   if (dims.empty() && shifts.size() == 1)
-    return reshape(roll(reshape(x, {x.numel()}), shifts, {0}), x.sizes());
+    return detail::reshaped(roll(detail::reshaped(x, {x.numel()}), shifts, {0}), x.sizes());
   HALFTAPE_CHECK(shifts.size() == dims.size() && !shifts.empty(), "roll: shifts ", shifts,
                  " for dimensions ", dims);
   Tensor y = x;

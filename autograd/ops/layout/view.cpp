@@ -21,6 +21,11 @@ Tensor view_op(const char* name, const Tensor& x, Array y, auto back) {
       name, std::move(y), {&x}, [back](Node&, const Tensor& g) -> Grads { return {back(g)}; }, &x);
 }
 
+/// x again as a tensor of its own: what is asked of it, or changed in its shape, leaves x alone.
+Tensor same_view(const char* name, const Tensor& x) {
+  return view_op(name, x, x.array(), [](const Tensor& g) { return g; });
+}
+
 /// g placed into zeros of `shape` where a view was cut from: the derivative of cutting, and cut out
 /// in turn.
 Tensor put_back(const char* name, const Tensor& g, const Shape& shape, auto view) {
@@ -182,7 +187,7 @@ Tensor view(const Tensor& x, Dtype dtype) {
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   check_defined("reshape", x);
   const Shape shape = infer_shape("reshape", wanted, x.numel(), x.sizes());
-  if (shape == x.sizes()) return x;
+  if (shape == x.sizes()) return same_view("reshape", x);
   Array y;
   if (x.array().try_view(shape, y)) return view(x, shape);
   return view(contiguous(x), shape);
@@ -194,6 +199,7 @@ Tensor flatten(const Tensor& x, int64_t start_dim, int64_t end_dim) {
   const int a = wrap_dim("flatten", start_dim, rank), b = wrap_dim("flatten", end_dim, rank);
   HALFTAPE_CHECK(a <= b, "flatten: start_dim ", start_dim, " comes after end_dim ", end_dim);
   if (rank == 0) return reshape(x, {1});
+  if (a == b) return x;
   const Shape& all = x.sizes();
   const Shape front = detail::joined(all.slice(0, a), numel(all.slice(a, b - a + 1)));
   return reshape(x, detail::joined(front, all.slice(b + 1)));
@@ -210,7 +216,7 @@ Tensor squeeze(const Tensor& x) {
 Tensor squeeze(const Tensor& x, int64_t dim) {
   check_defined("squeeze", x);
   const int d = wrap_dim("squeeze", dim, static_cast<int>(x.dim()));
-  if (x.dim() == 0 || x.size(d) != 1) return x;
+  if (x.dim() == 0 || x.size(d) != 1) return same_view("squeeze", x);
   return view_op("squeeze", x, x.array().squeeze(d),
                  [d](const Tensor& g) { return unsqueeze(g, d); });
 }
@@ -218,10 +224,12 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
 Tensor squeeze(const Tensor& x, const Dims& dims) {
   check_defined("squeeze", x);
   const int rank = static_cast<int>(x.dim());
+  Shape shape;
   const Dims named = dims.empty() ? dims : wrap_dims("squeeze", dims, rank);
-  Tensor y = x;
-  for (int i = named.size() - 1; i >= 0; --i) y = squeeze(y, named[i]);
-  return y;
+  for (int d = 0; d < rank; ++d)
+    if (x.size(d) != 1 || std::find(named.begin(), named.end(), d) == named.end())
+      shape.push_back(x.size(d));
+  return reshape(x, shape);
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {

@@ -3,6 +3,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"
 #include "halftape/autograd/ops/loss/loss_parts.h"
@@ -136,8 +137,9 @@ Tensor nll_loss(const Tensor& in, const Tensor& target, const Tensor& weight, Re
       squeeze(detail::gather(classes_last(x), -1, unsqueeze(classes, -1), use), -1);
   Tensor each = ones(target.sizes(), x.options().dtype(compute_dtype(dtype)));
   if (weight.defined())
-    each = reshape(detail::gather(weight.to(compute_dtype(dtype)), 0, reshape(classes, {-1}), use),
-                   target.sizes());
+    each = detail::reshaped(
+        detail::gather(weight.to(compute_dtype(dtype)), 0, detail::reshaped(classes, {-1}), use),
+        target.sizes());
   const Tensor weights = where(counts, each, 0);
   // where, not a product: an ignored −inf must not become NaN.
   const Tensor losses = where(counts, -(picked.to(compute_dtype(dtype)) * weights), 0);
@@ -155,10 +157,10 @@ Tensor cross_entropy(const Tensor& given, const Tensor& given_target, const Tens
   const auto inputs =
       cast_inputs(cast_list::cross_entropy.converting(float32), given, given_target);
   const auto& [in, target] = inputs;
-  const Dtype dtype =
-      inputs.compute_as() ? compute_dtype(in.dtype()) : loss_dtype("cross_entropy", {&in});
   const bool probabilities =
       target.is_floating_point() && target.sizes() == in.sizes() && in.dim() > 0;
+  const Dtype given_dtype = loss_dtype("cross_entropy", {&in, probabilities ? &target : &in});
+  const Dtype dtype = inputs.compute_as() ? compute_dtype(given_dtype) : given_dtype;
   if (!probabilities) {
     return detail::cross_entropy_unrounded(in, target, weight, reduction, ignore_index,
                                            label_smoothing)

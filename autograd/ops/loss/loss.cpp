@@ -150,6 +150,12 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
   const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   detail::same_shape("binary_cross_entropy", p, y);
   const Dtype dtype = result_type({&p, &y, or_else(w, p)});
+  for (const auto& [what, t] : {std::pair("input", p), std::pair("target", y)})
+    HALFTAPE_CHECK(
+        !t.device().is_cpu() || !logical_or(t.detach() < 0, t.detach() > 1).any().item<bool>(),
+        "binary_cross_entropy: ", what,
+        " has numbers outside of [0, 1]; of what is no "
+        "probability take binary_cross_entropy_with_logits");
   Tensor losses = binary<formula::BinaryCrossEntropy>(widened(p), widened(y));
   if (w.defined()) losses = losses * widened(w);
   return detail::reduced("binary_cross_entropy", losses, reduction).to(dtype);

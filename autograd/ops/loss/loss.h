@@ -53,8 +53,9 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& y, const Tensor& var, bo
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& y, const Tensor& weight = {},
                                         const Tensor& pos_weight = {},
                                         Reduction reduction = Reduction::Mean);
-/// −weight·(y·ln p + (1 − y)·ln(1 − p)), logarithms not below −100. Refused under autocast: in
-/// half, p near 0 or 1 has no digits left; use binary_cross_entropy_with_logits.
+/// −weight·(y·ln p + (1 − y)·ln(1 − p)), logarithms not below −100. On the CPU it throws for
+/// numbers outside of [0, 1]. Refused under autocast: in half, p near 0 or 1 has no digits left;
+/// use binary_cross_entropy_with_logits.
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& y, const Tensor& weight = {},
                             Reduction reduction = Reduction::Mean);
 

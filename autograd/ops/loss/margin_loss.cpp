@@ -5,6 +5,7 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss_parts.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
@@ -91,8 +92,9 @@ Tensor multi_margin_loss(const Tensor& in, const Tensor& target, Scalar p, Scala
   Tensor over = relu(margin.to_double() - detail::gather(s, -1, t, use) + s);
   if (p.to_double() == 2) over = square(over);
   if (w.defined())
-    over =
-        over * reshape(detail::gather(w.to(s.dtype()), 0, reshape(target, {-1}), use), t.sizes());
+    over = over *
+           detail::reshaped(detail::gather(w.to(s.dtype()), 0, detail::reshaped(target, {-1}), use),
+                            t.sizes());
   const Tensor own = arange(x.size(-1), target.options()) == t;
   return reduced("multi_margin_loss", mean(where(own, 0, over), {-1}), reduction).to(dtype);
 }

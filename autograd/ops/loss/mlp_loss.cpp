@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/loss/loss.h"
 #include "halftape/autograd/ops/loss/loss_parts.h"
@@ -215,9 +216,10 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   const Dtype multiplied = lowered.value_or(x.dtype());
   check_inputs(x, target, weights, scale);
   const int64_t count = numel(reduced_shape(x.sizes(), {x.dim() - 1}, false));
-  const Tensor h = contiguous(reshape(x, {count, x.size(-1)}));
-  const Tensor t = contiguous(target.dtype() == kInt64 ? reshape(target, {count})
-                                                       : reshape(target, {count, target.size(-1)}));
+  const Tensor h = contiguous(detail::reshaped(x, {count, x.size(-1)}));
+  const Tensor t =
+      contiguous(target.dtype() == kInt64 ? detail::reshaped(target, {count})
+                                          : detail::reshaped(target, {count, target.size(-1)}));
 
   MlpLoss m{.x = h.array(), .multiplied = multiplied, .target = t.array(), .weights = {}};
   TensorList inputs{h};

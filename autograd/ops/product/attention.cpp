@@ -50,9 +50,9 @@ Tensor scores(const char* op, const Tensor& q, const Tensor& k, double scale) {
   const Shape lead = broadcast(op, leading_dims(q.sizes(), 2), leading_dims(k.sizes(), 2));
   const auto stacked = [&](const Tensor& x) {
     const Shape matrix = last_dims(x.sizes(), 2);
-    return reshape(expand(x, joined(lead, matrix)), joined({numel(lead)}, matrix));
+    return detail::reshaped(expand(x, joined(lead, matrix)), joined({numel(lead)}, matrix));
   };
-  return reshape(
+  return detail::reshaped(
       baddbmm(zeros({1, 1, 1}, q.options()), stacked(q), transpose(stacked(k), 1, 2), 0, scale),
       joined(lead, {q.size(-2), k.size(-2)}));
 }
@@ -171,13 +171,13 @@ Tensor in_heads(const Tensor& x, const Shape& lead, const Shape& matrix) {
   const Shape own = joined(Shape::filled(rank - static_cast<int>(x.dim()), 1), x.sizes()),
               inner = own.slice(outer, rank - outer);
   Shape batches = own.slice(0, outer);
-  Tensor all = reshape(x, own);
+  Tensor all = detail::reshaped(x, own);
   if (numel(batches) != 1 && batches != lead.slice(0, outer)) {
     batches = lead.slice(0, outer);
     all = expand(all, joined(batches, inner));
   }
   const Shape heads = lead.empty() ? joined({1}, inner) : inner;
-  all = reshape(all, joined({numel(batches)}, heads));
+  all = detail::reshaped(all, joined({numel(batches)}, heads));
   const Shape wanted =
       joined({numel(lead.slice(0, outer)), lead.empty() ? 1 : lead[outer]}, matrix);
   return all.sizes() == wanted ? all : expand(all, wanted);
@@ -210,19 +210,19 @@ Tensor fused(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const T
   a.total = empty_like(a.largest);
   backend(q.device()).run(a);
   const Shape shape = joined(lead, {rows, v.size(3)});
-  if (!records({&q, &k, &v})) return reshape(Tensor(a.y), shape);
+  if (!records({&q, &k, &v})) return detail::reshaped(Tensor(a.y), shape);
   Whole whole{how,
               {Saved(q), Saved(k), Saved(v)},
               Saved::if_wanted(mask.defined(), mask),
               Saved(a.y),
               a.largest,
               a.total};
-  return reshape(record("scaled_dot_product_attention", a.y, {&q, &k, &v},
-                        [whole = std::move(whole)](Node& self, const Tensor& g) {
-                          return GradMode::is_enabled() ? whole.recorded(self, g)
-                                                        : whole.gradients(self, g);
-                        }),
-                 shape);
+  return detail::reshaped(record("scaled_dot_product_attention", a.y, {&q, &k, &v},
+                                 [whole = std::move(whole)](Node& self, const Tensor& g) {
+                                   return GradMode::is_enabled() ? whole.recorded(self, g)
+                                                                 : whole.gradients(self, g);
+                                 }),
+                          shape);
 }
 
 }  // namespace

@@ -141,9 +141,9 @@ Term contract(Term a, Term b, auto needed) {
   Shape shape;
   const int64_t B = extent(a, batch, &shape), m = extent(a, rows, &shape),
                 n = extent(b, columns, &shape), k = extent(a, depth, nullptr);
-  const Tensor y = bmm(reshape(a.ordered(batch + rows + depth), {B, m, k}),
-                       reshape(b.ordered(batch + depth + columns), {B, k, n}));
-  return {reshape(y, shape), batch + rows + columns};
+  const Tensor y = bmm(detail::reshaped(a.ordered(batch + rows + depth), {B, m, k}),
+                       detail::reshaped(b.ordered(batch + depth + columns), {B, k, n}));
+  return {detail::reshaped(y, shape), batch + rows + columns};
 }
 
 void one_dtype(const char* op, const TensorList& tensors) {
@@ -325,11 +325,13 @@ Tensor bilinear(const Tensor& a_in, const Tensor& b_in, const Tensor& w_in, cons
                  w.size(0), ")");
   // In float32, so that two products and a sum round once.
   const Dtype wide = compute_dtype(a.dtype());
-  const Tensor x = reshape(a, {n, a.size(-1)}).to(wide), z = reshape(b, {n, b.size(-1)}).to(wide);
-  const Tensor flat = reshape(permute(w.to(wide), {1, 0, 2}), {w.size(1), w.size(0) * w.size(2)});
-  const Tensor half_way = reshape(mm(x, flat), {n, w.size(0), w.size(2)});
+  const Tensor x = detail::reshaped(a, {n, a.size(-1)}).to(wide),
+               z = detail::reshaped(b, {n, b.size(-1)}).to(wide);
+  const Tensor flat =
+      detail::reshaped(permute(w.to(wide), {1, 0, 2}), {w.size(1), w.size(0) * w.size(2)});
+  const Tensor half_way = detail::reshaped(mm(x, flat), {n, w.size(0), w.size(2)});
   const Tensor y = squeeze(bmm(half_way, unsqueeze(z, -1)), -1);
-  return reshape(bias.defined() ? y + bias.to(wide) : y, out).to(a.dtype());
+  return detail::reshaped(bias.defined() ? y + bias.to(wide) : y, out).to(a.dtype());
 }
 
 Tensor kron(const Tensor& a, const Tensor& b) {
@@ -348,7 +350,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
     right.push_back(1), right.push_back(n);
     out.push_back(checked_mul(m, n));
   }
-  return reshape(reshape(a, left) * reshape(b, right), out);
+  return detail::reshaped(reshape(a, left) * detail::reshaped(b, right), out);
 }
 
 }  // namespace halftape

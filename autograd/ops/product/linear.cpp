@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "halftape/autograd/ops/cast_list.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/layers.h"
 #include "halftape/autograd/ops/product/matmul.h"
@@ -48,7 +49,7 @@ Shape with_features(Shape shape, int64_t features) {
 }
 /// (…, in) → (rows, in).
 Tensor as_rows(const Tensor& x) {
-  return reshape(x, {numel(with_features(x.sizes(), 1)), x.size(-1)});
+  return detail::reshaped(x, {numel(with_features(x.sizes(), 1)), x.size(-1)});
 }
 
 /// The gradients of weight and bias, inputs i and i + 1 of a node, from that of their product with
@@ -224,7 +225,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor linear(const Tensor& x_in, const Tensor& w_in, const Tensor& b_in, Activation activation) {
   const auto [x, w, b] = cast_inputs<2>(cast_list::linear, x_in, w_in, b_in);
   check_layer("linear", x.sizes(), x, w, b);
-  return reshape(layer(as_rows(x), w, b, activation), with_features(x.sizes(), w.size(0)));
+  return detail::reshaped(layer(as_rows(x), w, b, activation), with_features(x.sizes(), w.size(0)));
 }
 
 Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& biases,
@@ -258,10 +259,10 @@ Tensor mlp(const Tensor& x_in, const TensorList& weights, const TensorList& bias
     for (size_t l = 0; l < layers; ++l)
       h = layer(h, inputs[weight_input(l)], inputs[bias_input(l)],
                 l + 1 < layers ? activation : Activation::None);
-    return reshape(h, shape);
+    return detail::reshaped(h, shape);
   }
 
-  return reshape(one_op(inputs, activation), shape);
+  return detail::reshaped(one_op(inputs, activation), shape);
 }
 
 }  // namespace halftape

@@ -137,7 +137,7 @@ Tensor dot(const Tensor& a_in, const Tensor& b_in) {
   HALFTAPE_CHECK(a.size(0) == b.size(0), "dot: vectors of ", a.size(0), " and ", b.size(0),
                  " elements");
   same_kind("dot", a, b);
-  return reshape(product("dot", {}, row(a), column(b), {}), {});
+  return detail::reshaped(product("dot", {}, row(a), column(b), {}), {});
 }
 Tensor vdot(const Tensor& a, const Tensor& b) {
   const ErrorScope scope("vdot", a, b);
@@ -206,8 +206,9 @@ Tensor addbmm(const Tensor& input_in, const Tensor& a_in, const Tensor& b_in, Sc
                  " columns against ", b.size(1), " rows");
   // One product, whose depth is the batch and the columns: one rounding.
   const int64_t depth = checked_mul(a.size(0), a.size(2));
-  const Tensor wide = reshape(permute(a, {1, 0, 2}), {a.size(1), depth});
-  return product("addbmm", input, wide, reshape(b, {depth, b.size(2)}), scales(beta, alpha));
+  const Tensor wide = detail::reshaped(permute(a, {1, 0, 2}), {a.size(1), depth});
+  return product("addbmm", input, wide, detail::reshaped(b, {depth, b.size(2)}),
+                 scales(beta, alpha));
 }
 
 Tensor chain_matmul(const TensorList& matrices) {
@@ -239,7 +240,7 @@ Tensor chain_matmul(const TensorList& matrices) {
     if (i == j) return matrices[i];
     return mm(self(self, i, cut[i][j]), self(self, cut[i][j] + 1, j));
   };
-  return multiply(multiply, 0, n - 1);
+  return n == 1 ? clone(matrices[0]) : multiply(multiply, 0, n - 1);
 }
 
 Tensor matrix_power(const Tensor& a, int64_t n) {

@@ -6,6 +6,7 @@
 #include "halftape/autograd/ops/creation/dropout.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/product/linear.h"
@@ -236,9 +237,9 @@ Result run(const Plan& plan, const Tensor& x_in, const Tensor& batch_sizes, cons
   const Tensor steps_first = batch_first ? transpose(x, 0, 1) : x;
   const int64_t steps = steps_first.size(0), batch = steps_first.size(1);
   check_state(plan, state, batch);
-  Result r = packed(plan, reshape(steps_first, {steps * batch, x.size(2)}),
+  Result r = packed(plan, detail::reshaped(steps_first, {steps * batch, x.size(2)}),
                     std::vector<int64_t>(static_cast<size_t>(steps), batch), state, params);
-  r.outputs = reshape(r.outputs, {steps, batch, r.outputs.size(-1)});
+  r.outputs = detail::reshaped(r.outputs, {steps, batch, r.outputs.size(-1)});
   if (batch_first) r.outputs = transpose(r.outputs, 0, 1);
   return r;
 }

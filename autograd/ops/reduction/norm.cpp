@@ -36,8 +36,8 @@ Grads formula(const Node& self, Over over, const Tensor& g_in, const Tensor& x_i
   const Shape one = channels ? Shape{x.size(1), 1} : Shape{x.size(-1)};  // a weight beside x
   Tensor from = x, rstd;
   if (over == Over::Given) {
-    from = x - reshape(Tensor(kept.mean), one);
-    rstd = reshape(Tensor(kept.rstd), one);
+    from = x - detail::reshaped(Tensor(kept.mean), one);
+    rstd = detail::reshaped(Tensor(kept.rstd), one);
   } else {
     if (over != Over::Squares) from = x - mean(x, all, true);
     rstd = rsqrt(mean(square(from), all, true) + kept.eps);
@@ -45,14 +45,14 @@ Grads formula(const Node& self, Over over, const Tensor& g_in, const Tensor& x_i
   const Tensor unit = from * rstd;
   Grads d(3);
   if (self.wants(0)) {
-    const Tensor gw = w.defined() ? g * reshape(w, one) : g;
+    const Tensor gw = w.defined() ? g * detail::reshaped(w, one) : g;
     Tensor dx = gw;
     if (over != Over::Given) dx = dx - unit * mean(gw * unit, all, true);
     if (over == Over::Rows || over == Over::Channels) dx = dx - mean(gw, all, true);
     d[0] = (rstd * dx).to(x_in.dtype());
   }
-  if (self.wants(1)) d[1] = reshape(sum_to(g * unit, one), w.sizes()).to(w.dtype());
-  if (self.wants(2)) d[2] = reshape(sum_to(g, one), {one[0]}).to(bias);
+  if (self.wants(1)) d[1] = detail::reshaped(sum_to(g * unit, one), w.sizes()).to(w.dtype());
+  if (self.wants(2)) d[2] = detail::reshaped(sum_to(g, one), {one[0]}).to(bias);
   return d;
 }
 
@@ -127,8 +127,11 @@ Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& s
   if (shape.size() == 1) return fused(op.name, over, x, w, b, e, x.dtype());
   const int64_t length = numel(shape);
   const Shape rows = detail::joined(detail::leading_dims(x.sizes(), shape.size()), length);
-  const auto flat = [&](const Tensor& t) { return t.defined() ? reshape(t, {length}) : t; };
-  return reshape(fused(op.name, over, reshape(x, rows), flat(w), flat(b), e, x.dtype()), x.sizes());
+  const auto flat = [&](const Tensor& t) {
+    return t.defined() ? detail::reshaped(t, {length}) : t;
+  };
+  return detail::reshaped(
+      fused(op.name, over, detail::reshaped(x, rows), flat(w), flat(b), e, x.dtype()), x.sizes());
 }
 
 /// x (N, C, …) as (N, C, S).
@@ -136,7 +139,7 @@ Tensor channels_of(const char* op, const Tensor& x) {
   check_floating(op, x);
   HALFTAPE_CHECK(x.dim() >= 2, op, ": input ", x.sizes(), " has no channels; expected (N, C, …)");
   if (x.dim() == 3) return x;
-  return reshape(x, {x.size(0), x.size(1), numel(x.sizes().slice(2))});
+  return detail::reshaped(x, {x.size(0), x.size(1), numel(x.sizes().slice(2))});
 }
 
 void check_running(const char* op, const Array& mean, const Array& var, int64_t channels) {
@@ -197,7 +200,7 @@ Tensor batch_norm(const Tensor& x_in, const RunningStats& running, const Tensor&
   const Tensor x = channels_of("batch_norm", given);
   HALFTAPE_CHECK(x.size(0) * x.size(2) != 1, "batch_norm: one value for each channel in ",
                  given.sizes(), " has no variance to train with; use eval() or a larger batch");
-  return reshape(by_batch("batch_norm", x, running, w, b, eps), given.sizes());
+  return detail::reshaped(by_batch("batch_norm", x, running, w, b, eps), given.sizes());
 }
 }  // namespace detail
 
@@ -213,7 +216,8 @@ Tensor batch_norm(const Tensor& x_in, const Tensor& running_mean, const Tensor& 
                               weight, bias, eps);
   const auto [given, w, b] = cast_inputs<1>(cast_list::batch_norm, x_in, weight, bias);
   const Tensor x = channels_of("batch_norm", given);
-  return reshape(by_given("batch_norm", x, running_mean, running_var, w, b, eps), given.sizes());
+  return detail::reshaped(by_given("batch_norm", x, running_mean, running_var, w, b, eps),
+                          given.sizes());
 }
 
 Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, const Tensor& bias,
@@ -225,17 +229,18 @@ Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, 
   HALFTAPE_CHECK(num_groups > 0 && C % num_groups == 0, "group_norm: the ", C, " channels of ",
                  x.sizes(), " are not divisible by num_groups ", num_groups);
   check_weights("group_norm", w, b, {C});
-  const Tensor rows = reshape(channels, {x.size(0), num_groups, C / num_groups * channels.size(2)});
+  const Tensor rows =
+      detail::reshaped(channels, {x.size(0), num_groups, C / num_groups * channels.size(2)});
   const bool affine = w.defined() || b.defined();
-  const Tensor y = reshape(fused("group_norm", Over::Rows, rows, {}, {}, eps,
-                                 affine ? compute_dtype(x.dtype()) : x.dtype()),
-                           channels.sizes());
-  const auto beside = [&](const Tensor& t) { return reshape(t, {C, 1}); };
+  const Tensor y = detail::reshaped(fused("group_norm", Over::Rows, rows, {}, {}, eps,
+                                          affine ? compute_dtype(x.dtype()) : x.dtype()),
+                                    channels.sizes());
+  const auto beside = [&](const Tensor& t) { return detail::reshaped(t, {C, 1}); };
   const Tensor z = w.defined() && b.defined() ? addcmul(beside(b), y, beside(w))
                    : w.defined()              ? y * beside(w)
                    : b.defined()              ? y + beside(b)
                                               : y;
-  return reshape(z.to(x.dtype()), x.sizes());
+  return detail::reshaped(z.to(x.dtype()), x.sizes());
 }
 
 Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tensor& running_var,
@@ -246,8 +251,8 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
   const Tensor x = channels_of("instance_norm", given);
   const int64_t N = x.size(0), C = x.size(1), S = x.size(2);
   if (!use_input_stats)
-    return reshape(by_given("instance_norm", x, running_mean, running_var, w, b, eps),
-                   given.sizes());
+    return detail::reshaped(by_given("instance_norm", x, running_mean, running_var, w, b, eps),
+                            given.sizes());
   HALFTAPE_CHECK(S != 1, "instance_norm: one value for each channel of a sample in ", given.sizes(),
                  " has no variance");
   check_weights("instance_norm", w, b, {C});
@@ -260,7 +265,7 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
     const NoGradGuard statistics;
     mean = each(running_mean), var = each(running_var);
   }
-  const Tensor y = by_batch("instance_norm", reshape(x, {1, N * C, S}),
+  const Tensor y = by_batch("instance_norm", detail::reshaped(x, {1, N * C, S}),
                             {.mean = bytes(mean),
                              .var = bytes(var),
                              .momentum = momentum,
@@ -269,11 +274,11 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
   if (mean.defined() && x.numel() > 0) {
     const NoGradGuard statistics;
     for (const auto& [to, from] : {std::pair{running_mean, mean}, {running_var, var}}) {
-      const Tensor change = halftape::mean(reshape(from, {N, C}) - to, {0});
+      const Tensor change = halftape::mean(detail::reshaped(from, {N, C}) - to, {0});
       to.copy_(halftape::where(change == 0, to, to + change));  // no change, not even −0 + 0
     }
   }
-  return reshape(y, given.sizes());
+  return detail::reshaped(y, given.sizes());
 }
 
 Tensor local_response_norm(const Tensor& x_in, int64_t size, double alpha, double beta, double k) {

@@ -4,6 +4,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/ops/reduction/scan.h"
@@ -16,7 +17,7 @@ namespace {
 
 /// A reduced tensor seen with its reduced dimensions as 1, so that it broadcasts against the input.
 Tensor keep_dims(const Tensor& y, const Shape& in, const Dims& dims) {
-  return reshape(y, reduced_shape(in, dims, true));
+  return detail::reshaped(y, reduced_shape(in, dims, true));
 }
 
 template <class Op>
@@ -53,13 +54,14 @@ Tensor arg_extremum(const char* op, ArgKernel kernel, const Tensor& x, std::opti
   const int rank = static_cast<int>(x.dim());
   const bool along = dim && rank > 0;
   const int d = dim ? wrap_dim(op, *dim, rank) : 0;
-  const Tensor in = along ? x.detach() : reshape(x.detach(), {-1});
+  const Tensor in = along ? x.detach() : detail::reshaped(x.detach(), {-1});
   HALFTAPE_CHECK(in.size(d) > 0, op, ": dimension ", d, " of ", x.sizes(),
                  " is empty and has no such value");
   const Array y(reduced_shape(in.sizes(), {d}, false), kInt64, x.device());
   (backend(x.device()).*kernel)(y, in.array(), d);
   if (!keepdim) return Tensor(y);
-  return reshape(Tensor(y), along ? reduced_shape(x.sizes(), {d}, true) : Dims::filled(rank, 1));
+  return detail::reshaped(Tensor(y),
+                          along ? reduced_shape(x.sizes(), {d}, true) : Dims::filled(rank, 1));
 }
 
 /// Values and indices along one dimension; the gradient goes where the indices point.
@@ -135,7 +137,7 @@ Tensor prod(const Tensor& in, int64_t dim, bool keepdim, std::optional<Dtype> dt
 }
 Tensor prod(const Tensor& x, std::optional<Dtype> dtype) {
   check_defined("prod", x);
-  return prod(reshape(x, {-1}), 0, false, dtype);
+  return prod(detail::reshaped(x, {-1}), 0, false, dtype);
 }
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) {

@@ -150,7 +150,7 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim, const std::optional<Tensor>
                  left = slice(y, d, 0, std::max<int64_t>(count - 1, 0));
     y = y.dtype() == kBool ? right != left : right - left;
   }
-  return y;
+  return y.is_same(x) ? clone(x) : y;
 }
 
 }  // namespace halftape

@@ -7,6 +7,7 @@
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
 #include "halftape/autograd/ops/indexing/index.h"
+#include "halftape/autograd/ops/layout/dims.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/ops/reduction/reduce.h"
 #include "halftape/autograd/tape/error_scope.h"
@@ -50,7 +51,7 @@ Tensor spread(const CastOp& op, Spread kind, const Tensor& in, const Dims& wante
   const Dims dims = wrap_dims(op.name, wanted, static_cast<int>(x.dim()));
   const Tensor v = wide_var(widened(x), dims, correction);
   const Tensor y = (kind == Spread::Variance ? v : root(v)).to(x.dtype());
-  return keepdim ? y : reshape(y, reduced_shape(x.sizes(), dims, false));
+  return keepdim ? y : detail::reshaped(y, reduced_shape(x.sizes(), dims, false));
 }
 
 /// Σ |x|ᵖ over `dims`, |0|ᵖ without a derivative.
@@ -138,7 +139,7 @@ Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
                const Tensor top_y = y.tensor(self);
                return {g * exp(x.tensor(self) - where(top_y == -inf, 0, top_y))};
              });
-  return reshape(out, left).to(given.dtype());
+  return detail::reshaped(out, left).to(given.dtype());
 }
 
 Tensor renorm(const Tensor& in, Scalar p, int64_t dim, Scalar maxnorm) {

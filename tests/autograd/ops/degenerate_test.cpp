@@ -264,3 +264,36 @@ TEST_CASE("a byte takes -1 for 255, as C does, and no fraction below 0") {
   for (const double v : {-1.0, -3.5, 256.0, double{NAN}})
     CHECK_THROWS_WITH_AS(full({1}, v, kUInt8), doctest::Contains("without overflow"), Error);
 }
+
+TEST_CASE("ops that have nothing to do give a copy all the same") {
+  const Tensor x = counted({1, 4, 2, 2}), m = counted({2, 2});
+  for (const Tensor& y : {x.diff(0), pixel_shuffle(x, 1), pixel_unshuffle(x, 1)}) {
+    CHECK(same_bits(x, y));
+    CHECK(y.const_data_ptr() != x.const_data_ptr());
+  }
+  CHECK(chain_matmul({m}).const_data_ptr() != m.const_data_ptr());
+}
+
+TEST_CASE("binary_cross_entropy says of a number that it is no probability") {
+  const Tensor half = full({2}, 0.5, kCPU), nan = full({2}, std::nan(""), kCPU);
+  const auto refused = [](const char* what) {
+    return doctest::Contains((std::string(what) + " has numbers outside of [0, 1]").c_str());
+  };
+  for (const double wrong : {-1e-6, 1.0 + 1e-6, 2.0, HUGE_VAL}) {
+    CHECK_THROWS_WITH_AS(binary_cross_entropy(full({2}, wrong, kCPU), half), refused("input"),
+                         Error);
+    CHECK_THROWS_WITH_AS(binary_cross_entropy(half, full({2}, wrong, kCPU)), refused("target"),
+                         Error);
+  }
+  CHECK(binary_cross_entropy(nan, half).isnan().item<bool>());  // a scaler skips that step
+  CHECK(binary_cross_entropy(zeros({2}, kCPU), ones({2}, kCPU)).item() == 100);
+}
+
+TEST_CASE(
+    "probabilities as a target have a say in the dtype of cross_entropy, class numbers none") {
+  const Tensor x = counted({2, 3}, kFloat16);
+  for (const Dtype d : {kFloat16, kFloat32, kFloat64})
+    CHECK(cross_entropy(x, full({2, 3}, 0.25, d)).dtype() == d);
+  CHECK(cross_entropy(x.to(kFloat64), full({2, 3}, 0.25)).dtype() == kFloat64);
+  CHECK(cross_entropy(x, arange(2)).dtype() == kFloat16);
+}
