@@ -104,6 +104,7 @@ class [[nodiscard]] FreshStatistics {
  public:
   [[nodiscard]] explicit FreshStatistics(nn::Module& model);
   ~FreshStatistics();
+  bool any() const { return !momenta_.empty(); }
   FreshStatistics(const FreshStatistics&) = delete;
   FreshStatistics& operator=(const FreshStatistics&) = delete;
 
@@ -115,7 +116,8 @@ class [[nodiscard]] FreshStatistics {
 
 /// Computes the running statistics of a model's batch norms anew, as means over the batches of a
 /// loader: averaged weights need statistics of their own. Each batch, or its `data`, goes through
-/// the model (a holder or a pointer) without gradients. As torch.optim.swa_utils.update_bn.
+/// the model (a holder or a pointer) without gradients. Frozen batch norms are among them. As
+/// torch.optim.swa_utils.update_bn.
 ///
 ///     averaged.copy_to(*model);
 ///     update_bn(*loader, model);
@@ -123,6 +125,7 @@ template <class Loader, class Model>
 void update_bn(Loader&& loader, const Model& model) {
   const NoGradGuard no_grad;
   const FreshStatistics collecting(*model);
+  if (!collecting.any()) return;
   for (const auto& batch : loader) {
     if constexpr (requires { batch.data; })
       model->forward(batch.data);

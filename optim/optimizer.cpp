@@ -270,6 +270,7 @@ const ParamState& Optimizer::state_of(const Tensor& parameter) const {
 }
 
 OptimizerState Optimizer::state_dict() const {
+  check_whole();
   OptimizerState saved;
   for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.options().to_map());
   for (const Tensor& p : parameters_of(groups_)) {

@@ -232,6 +232,8 @@ class Optimizer {
   /// that have gradients.
   virtual void update_groups(const std::vector<std::vector<Tensor>>& ready,
                              const StepControl& control);
+  /// Throws if the state is not all here, for state_dict().
+  virtual void check_whole() const {}
   /// Whether step() can use gradients of which each process has a part: autograd/tape/grad_tag.h.
   virtual GradParts takes_parts() const { return GradParts::Refused; }
   /// The expected form of the saved array `key`. By default: a moment, "step", or an array of

@@ -104,6 +104,12 @@ RuleState Adagrad::kept_state(const AdagradOptions& o) const {
           .initial_value = o.initial_accumulator_value()};
 }
 
+AdamWOptions::AdamWOptions(const AdamOptions& set) : AdamOptions(set) {
+  HALFTAPE_CHECK(weight_decay() != 0 || dynamic_cast<const AdamWOptions*>(&set),
+                 "AdamW: these are AdamOptions, whose weight_decay is 0; AdamWOptions have 0.01, "
+                 "and may set 0");
+}
+
 void AdamOptions::fields(StateFields& f) {
   common_fields(f, "Adam", *this);
   f.add("eps", eps_, kNonNegative);

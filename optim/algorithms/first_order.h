@@ -112,7 +112,9 @@ struct AdamOptions : OptimizerCloneableOptions<AdamOptions> {
 /// AdamOptions with AdamW's default weight decay, 0.01.
 struct AdamWOptions : AdamOptions {
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
-  AdamWOptions(const AdamOptions& set) : AdamOptions(set) {}  // NOLINT: AdamWOptions(1e-3).eps(…)
+  /// What setters return: AdamWOptions(1e-3).eps(…). Throws for AdamOptions of which weight_decay
+  /// is 0, their default.
+  AdamWOptions(const AdamOptions& set);  // NOLINT
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<AdamWOptions>(*this);
   }

@@ -205,10 +205,10 @@ double next_trial(const LinePoint (&bracket)[2], bool& close_before) {
 
 /// Searches a t with loss(t) ≤ loss(0) + 1e-4·t·slope(0) and |slope(t)| ≤ 0.9·|slope(0)|; tries `t`
 /// first. Ends after `max_evaluations`, or when the bracket's length times `d_max` falls below
-/// `tolerance_change`, and returns the best point of the bracket then. Nocedal & Wright 2006,
+/// 1e-9, as torch's, and returns the best point of the bracket then. Nocedal & Wright 2006,
 /// algorithms 3.5 and 3.6.
 LineSearch strong_wolfe(const std::function<LinePoint(double t)>& evaluate, const LinePoint& start,
-                        double t, double d_max, double tolerance_change, int64_t max_evaluations) {
+                        double t, double d_max, int64_t max_evaluations) {
   const WolfeConditions wolfe{start};
   // Algorithm 3.5: longer and longer steps, until a good one lies between the last two.
   LinePoint before = start, now = evaluate(t);
@@ -229,7 +229,7 @@ LineSearch strong_wolfe(const std::function<LinePoint(double t)>& evaluate, cons
   size_t low = before.loss <= now.loss ? 0 : 1;
   bool close_before = false;
   for (; iterations < max_evaluations; ++iterations) {
-    if (std::abs(bracket[1].t - bracket[0].t) * d_max < tolerance_change) break;
+    if (std::abs(bracket[1].t - bracket[0].t) * d_max < 1e-9) break;
     LinePoint point = evaluate(next_trial(bracket, close_before));
     ++evaluations;
     const size_t high = 1 - low;
@@ -284,7 +284,7 @@ struct Parameters {
   }
   /// Searches along d from here, and returns here.
   LineSearch search(const Tensor& d, const LinePoint& start, double t, int64_t max_evaluations,
-                    double tolerance_change, const Optimizer::LossClosure& call) const {
+                    const Optimizer::LossClosure& call) const {
     const std::vector<Tensor> origin = copies();
     const auto evaluate = [&](double length) {
       move(length, d);
@@ -293,7 +293,7 @@ struct Parameters {
       set(origin);
       return LinePoint{length, value, g.dot(d).item<double>(), g};
     };
-    return strong_wolfe(evaluate, start, t, largest(d), tolerance_change, max_evaluations);
+    return strong_wolfe(evaluate, start, t, largest(d), max_evaluations);
   }
 };
 
@@ -351,8 +351,8 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
     if (slope > -o.tolerance_change()) break;
     int64_t now = 0;
     if (o.line_search_fn()) {
-      LineSearch search = here.search(memory.d, {0, loss, slope, gradient}, memory.t,
-                                      max_eval - evaluations, o.tolerance_change(), call);
+      LineSearch search =
+          here.search(memory.d, {0, loss, slope, gradient}, memory.t, max_eval - evaluations, call);
       now = search.evaluations;
       memory.t = search.found.t;
       loss = search.found.loss;

@@ -31,8 +31,8 @@ struct LBFGSOptions : OptimizerCloneableOptions<LBFGSOptions> {
 ///
 /// step() needs a closure that clears the gradients, computes the loss, calls backward() and
 /// returns the loss. It calls the closure several times, and waits for each loss. One parameter
-/// group. Keeps 2·history_size + 3 vectors as long as all parameters together, in float32, or in
-/// float64 if a parameter is float64.
+/// group. Keeps 2·history_size + 2 vectors as long as all parameters together, in float32, or in
+/// float64 if a parameter is float64; a step needs a few more.
 class LBFGS : public Optimizer {
  public:
   explicit LBFGS(const std::vector<OptimizerParamGroup>& groups,

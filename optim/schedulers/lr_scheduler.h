@@ -90,8 +90,8 @@ class SavedSchedule {
 /// schedules may set one optimizer's rates; most of them multiply the present rate. For a
 /// GradScaler that skips steps, see amp/tools/applied_steps.h.
 ///
-/// A schedule of your own overrides get_lrs() and fields(), and calls initial_step() in its
-/// constructor unless its first step() is to be epoch 0.
+/// A schedule of your own overrides get_lrs(), and fields() if it has numbers of its own to save.
+/// It calls initial_step() in its constructor unless its first step() is to be epoch 0.
 class LRScheduler : public SavedSchedule {
  public:
   explicit LRScheduler(ScheduledGroups optimizer);

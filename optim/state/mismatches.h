@@ -13,6 +13,8 @@ namespace halftape::optim {
 struct StateEntry {
   Shape shape;
   Dtype dtype;
+  bool any_float =
+      false;  // a floating dtype will do: a moment's stays when its parameter's changes
 };
 
 class Mismatches {
@@ -25,7 +27,9 @@ class Mismatches {
   /// Adds an array that is undefined, or has another shape or dtype than expected; returns whether
   /// it fits.
   bool fits(const std::string& name, const Array& found, const StateEntry& expected) {
-    if (found.defined() && found.shape() == expected.shape && found.dtype() == expected.dtype)
+    if (found.defined() && found.shape() == expected.shape &&
+        (found.dtype() == expected.dtype ||
+         (expected.any_float && is_floating_point(found.dtype()))))
       return true;
     std::ostringstream form;
     if (found.defined())

@@ -55,7 +55,8 @@ const Array& beside(const Tensor& p, const char* name, const Array& array) {
                      is_floating_point(array.dtype()),
                  "optimizer: \"", name, "\" (", array.shape(), ", ", array.dtype(), ", ",
                  array.device(), ") does not fit its parameter (", p.sizes(), ", ", p.dtype(), ", ",
-                 p.device(), "); a parameter of another shape needs a new optimizer");
+                 p.device(),
+                 "); a parameter of another shape, or on another device, needs a new optimizer");
   return array;
 }
 
@@ -130,7 +131,7 @@ StateEntry state_entry(const std::string& key, const Tensor& p,
   const auto saved = options.find("weights");  // a user's optimizer may lack it
   const Weights weights =
       saved == options.end() ? Weights::Plain : static_cast<Weights>(saved->second);
-  return {p.sizes(), moment_dtype(p, effective_weights(p, weights))};
+  return {p.sizes(), moment_dtype(p, effective_weights(p, weights)), true};
 }
 
 }  // namespace halftape::optim

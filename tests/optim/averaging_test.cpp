@@ -258,3 +258,10 @@ TEST_CASE("update_bn makes statistics anew, means over the batches, and leaves t
   CHECK_FALSE(model->is_training());
   for (size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].equal(before[i]));
 }
+
+TEST_CASE("update_bn of a model without batch norms reads no data") {
+  const nn::Sequential model(nn::Linear(2, 3));
+  const std::vector<Tensor> batches{randn({8, 5})};  // which does not fit
+  CHECK_NOTHROW(optim::update_bn(batches, model));
+  CHECK(model->is_training());
+}

@@ -207,4 +207,13 @@ TEST_CASE("AdamW takes options set in one expression") {
   CHECK(options.weight_decay() == 0.25);
   CHECK(options.betas() == std::make_tuple(0.5, 0.6));
   CHECK(AdamWOptions(1e-3).eps(1e-6).weight_decay() == 1e-2);
+  CHECK(AdamWOptions(AdamWOptions(1e-3).weight_decay(0)).weight_decay() == 0);
+}
+
+TEST_CASE("AdamW does not take Adam's options for its own, and lose its weight decay") {
+  const std::vector<Tensor> p{ones({2}).requires_grad_()};
+  CHECK_THROWS_WITH_AS(AdamW(p, AdamOptions(1e-3)), doctest::Contains("AdamWOptions have 0.01"),
+                       Error);
+  const auto set = AdamWOptions(1e-3).eps(1e-6);  // AdamOptions, with the weight decay
+  CHECK_NOTHROW(AdamW(p, set));
 }

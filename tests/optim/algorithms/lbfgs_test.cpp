@@ -142,6 +142,22 @@ TEST_CASE("L-BFGS finds Rosenbrock's minimum") {
   CHECK(distance(p.params[0].detach(), ones({2}, kFloat64)) < 1e-4);
 }
 
+TEST_CASE("tolerance_change ends a step, and no line search") {
+  const Tensor p = tensor({1.7, -0.4}, kFloat64).requires_grad_();
+  LBFGS optimizer({p}, LBFGSOptions(3).tolerance_change(0.3).line_search_fn("strong_wolfe"));
+  int evaluations = 0;
+  optimizer.step([&] {
+    ++evaluations;
+    optimizer.zero_grad();
+    const Tensor loss = (p[0] - 0.3).abs() + (p[1] - 0.123).abs() * 3;
+    loss.backward();
+    return loss;
+  });
+  CHECK(evaluations == 19);  // as torch 2.15's
+  CHECK(p[0].item() == doctest::Approx(1.5068).epsilon(1e-4));
+  CHECK(p[1].item() == doctest::Approx(0.1230).epsilon(1e-4));
+}
+
 TEST_CASE("an L-BFGS run that was saved and loaded goes on bit for bit") {
   for (const auto& [called, o] : options()) {
     const auto& name = called;  // Clang 14 captures no structured binding

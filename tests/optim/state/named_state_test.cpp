@@ -51,6 +51,28 @@ TEST_CASE("a state by name finds its parameters in another order, and goes on bi
   CHECK(testing::same_bits(b.detach(), c.detach()));
 }
 
+TEST_CASE("moments of before a model changed its dtype are saved, loaded and go on bit for bit") {
+  for (const bool widened : {false, true}) {
+    CAPTURE(widened);
+    const Dtype from = widened ? kBFloat16 : kFloat32, to = widened ? kFloat32 : kBFloat16;
+    nn::Linear model(3, 2), again(3, 2);
+    model->to(from);
+    again->to(to);
+    Adam optimizer(model->parameters(), AdamOptions(0.1)), resumed(again->parameters());
+    step_with(optimizer, 0.5);
+    model->to(to);
+    step_with(optimizer, -1);
+    {
+      const NoGradGuard no_grad;
+      for (size_t i = 0; i < 2; ++i) again->parameters()[i].copy_(model->parameters()[i]);
+    }
+    resumed.load_state_dict(optimizer.state_dict());
+    step_with(optimizer, 2), step_with(resumed, 2);
+    for (size_t i = 0; i < 2; ++i)
+      CHECK(testing::same_bits(model->parameters()[i].detach(), again->parameters()[i].detach()));
+  }
+}
+
 TEST_CASE("a state of other names, groups, shapes or dtypes is refused with all that is wrong") {
   const Tensor w = leaf({2, 3}), b = leaf({2});
   SGD optimizer({named(w, b)}, SGDOptions(0.1).momentum(0.5));
