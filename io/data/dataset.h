@@ -36,7 +36,8 @@ inline constexpr bool is_optional<std::optional<T>> = true;
 ///
 /// A DataLoader with workers copies the dataset once for each of them, and calls get_batch() of
 /// different copies at the same time, so data that copies share must be safe to read from several
-/// threads, as tensors are while nobody writes to them.
+/// threads, as tensors are while nobody writes to them. Of a stateful dataset there is no copy: the
+/// workers call it one at a time.
 template <class Self, class Batch = std::vector<Example<>>, class BatchRequest = ArrayRef<size_t>>
 class BatchDataset {
  public:
@@ -124,6 +125,13 @@ SharedBatchDataset<Underlying> make_shared_dataset(Args&&... args) {
 }
 
 namespace detail {
+/// Whether copies of a dataset are the same dataset.
+template <class Dataset>
+inline constexpr bool is_shared = false;
+template <class Underlying>
+inline constexpr bool is_shared<SharedBatchDataset<Underlying>> = true;
+template <class Source, class Transform>
+inline constexpr bool is_shared<MapDataset<Source, Transform>> = is_shared<Source>;
 /// Batch, or an optional one if `Source` is stateful.
 template <class Source, class Batch>
 using BatchAs = std::conditional_t<Source::is_stateful, std::optional<Batch>, Batch>;

@@ -11,6 +11,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -126,11 +127,14 @@ class DataLoaderBase {
 
   /// The derived class calls this once draw() works.
   void start_workers() {
-    if constexpr (std::is_copy_constructible_v<Dataset>) {
+    if constexpr (kTakesTurns || std::is_copy_constructible_v<Dataset>) {
       try {
         for (size_t i = 0; i < options_.workers; ++i)
-          threads_.start(
-              [this, dataset = Dataset(std::as_const(dataset_))]() mutable { work(dataset); });
+          if constexpr (kTakesTurns)
+            threads_.start([this] { work(dataset_); });
+          else
+            threads_.start(
+                [this, dataset = Dataset(std::as_const(dataset_))]() mutable { work(dataset); });
       } catch (...) {
         join();
         throw;
@@ -164,6 +168,9 @@ class DataLoaderBase {
   bool over_ = false;      // nothing more before begin()
 
  private:
+  /// Copies of a stateful dataset would give each example several times.
+  static constexpr bool kTakesTurns = Dataset::is_stateful && !datasets::detail::is_shared<Dataset>;
+
   struct Job {
     size_t sequence_number = 0;
     std::optional<BatchRequest> request;              // without: the worker ends
@@ -192,6 +199,8 @@ class DataLoaderBase {
       if (!job.request) return;
       Result result{.sequence_number = job.sequence_number, .batch = {}, .exception = {}};
       try {
+        std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
+        if constexpr (kTakesTurns) turn.lock();
         const halftape::detail::FlushAs caller(job.flush);
         result.batch = load(dataset, *std::move(job.request));
       } catch (...) {
@@ -269,6 +278,7 @@ class DataLoaderBase {
   std::weak_ptr<detail::Cursor<Batch>> cursor_;  // of the latest begin()
   std::shared_ptr<bool> alive_ = std::make_shared<bool>();
   detail::DataShuttle<Job, Result> shuttle_;
+  std::mutex turn_;  // of the workers that have one dataset
   detail::Threads threads_;
 };
 
@@ -333,8 +343,8 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   Sampler sampler_;
 };
 
-/// A loader whose dataset chooses the next examples. With workers the dataset must be shared:
-/// make_shared_dataset().
+/// A loader whose dataset chooses the next examples. All workers have the same dataset, one at a
+/// time; with one of make_shared_dataset(), which must allow for that, all at once.
 template <class Dataset>
 class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
                                                  typename Dataset::BatchRequestType> {
