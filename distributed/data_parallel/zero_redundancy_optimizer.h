@@ -102,10 +102,10 @@ class StateShards {
 /// (4 + 8)/size() bytes for a 16-bit parameter with a master and two moments instead of 12. All
 /// ranks step together.
 ///
-/// state_dict() and files have the form of the Optimizer's, whatever the number of ranks; call
-/// consolidate_state() on all ranks before one of them saves. Loading takes such a state on every
-/// rank. Contiguous parameters alone; Weights::Stochastic is refused, whose random numbers depend
-/// on where an element lies.
+/// state_dict() and files have the form of the Optimizer's, whatever the number of ranks. They
+/// throw after a step, until consolidate_state() was called on all ranks. Loading takes such a
+/// state on every rank. Contiguous parameters alone; Weights::Stochastic is refused, whose random
+/// numbers depend on where an element lies.
 template <class Optimizer>
 class ZeroRedundancyOptimizer : public Optimizer {
   static_assert(std::is_base_of_v<optim::RuleOptimizerBase, Optimizer>,
@@ -137,6 +137,13 @@ class ZeroRedundancyOptimizer : public Optimizer {
   }
 
  protected:
+  void check_whole() const override {
+    for (const Tensor& p : optim::parameters_of(this->param_groups()))
+      HALFTAPE_CHECK(
+          !shards_.has(p) || !this->state_of(p).empty() || this->state_of(shards_.piece(p)).empty(),
+          "ZeroRedundancyOptimizer: this rank has its part of the state alone; call "
+          "consolidate_state() on all ranks before one of them saves");
+  }
   GradParts takes_parts() const override {
     return shards_.takes_parts() ? GradParts::Taken : GradParts::Refused;
   }

@@ -142,7 +142,10 @@ TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
 
     Zero optimizer(net->parameters(), optim::AdamWOptions(1e-2), ddp);  // frozen ones may be there
     loss_of(net, *group, 0).backward();
+    (void)optimizer.state_dict();  // empty as yet
     optimizer.step();
+    CHECK_THROWS_WITH_AS((void)optimizer.state_dict(), doctest::Contains("consolidate_state()"),
+                         Error);
     optimizer.consolidate_state();
     optimizer.load_state_dict(optimizer.state_dict());
     ddp.check_weights();
