@@ -147,7 +147,30 @@ static void check_warnings() {
   EXPECT(printed.str().find("Warning: three\n") != std::string::npos);
 }
 
+/// Names that have other arguments here.
+static void check_arguments() {
+  const auto x = torch::randn({4, 3, 5}), w = torch::full({3}, 2.0), b = torch::ones({3});
+  const auto mean = torch::zeros({3}), var = torch::full({3}, 4.0);
+  const auto y = x + 1;
+  EXPECT(torch::batch_norm(x, w, b, mean, var, false, 0.1, 0.0, false).allclose(y));
+  EXPECT(at::batch_norm(x, {}, {}, mean, var, false, 0.1, 0.0, false).allclose(x / 2));
+  EXPECT(torch::instance_norm(x, w, b, mean, var, false, 0.1, 0.0, false).allclose(y));
+  EXPECT(mean.equal(torch::zeros({3})) && var.equal(torch::full({3}, 4.0)) &&
+         w[0].item<int>() == 2);
+  torch::batch_norm(x, w, b, mean, var, true, 1.0, 1e-5, false);
+  EXPECT(!mean.equal(torch::zeros({3})) && w[0].item<int>() == 2);
+  const auto table = torch::ones({3, 2}).requires_grad_();
+  at::embedding(table, torch::tensor({2}), -1).sum().backward();  // -1: no padding
+  EXPECT(table.grad()[2].equal(torch::ones({2})));
+  const auto [in, out] = torch::nn::init::_calculate_fan_in_and_fan_out(torch::ones({2, 3, 5}));
+  EXPECT(in == 15 && out == 10);
+  const torch::autograd::DetectAnomalyGuard calls_alone(false);
+  EXPECT(torch::autograd::AnomalyMode::is_enabled());
+  EXPECT(!torch::autograd::AnomalyMode::should_check_nan());
+}
+
 int main() {
+  check_arguments();
   check_loops();
   check_archives();
   check_seeds_of_gpus();

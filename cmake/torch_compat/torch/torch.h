@@ -184,6 +184,12 @@ struct UndefinedGrad {
 
 }  // namespace halftape::autograd
 
+namespace halftape::nn::init {
+inline std::tuple<int64_t, int64_t> _calculate_fan_in_and_fan_out(const Tensor& tensor) {
+  return calculate_fan_in_and_fan_out(tensor);
+}
+}  // namespace halftape::nn::init
+
 namespace torch {
 using namespace halftape;
 inline Tensor _reshape_alias(const Tensor& x, const Shape& size, const Strides& stride) {
@@ -202,10 +208,9 @@ inline Tensor t(const Tensor& x) { return x.t(); }
 namespace detail {
 using ::halftape::detail::TensorDataContainer;
 }
-using halftape::embedding;
 /// LibTorch's own, where −1 is no padding_idx; `sparse` gradients do not exist here.
-inline Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx,
-                        bool scale_grad_by_freq, bool sparse) {
+inline Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx = -1,
+                        bool scale_grad_by_freq = false, bool sparse = false) {
   if (sparse) ::halftape::detail::fail("embedding: sparse gradients do not exist here");
   return halftape::embedding(weight, indices,
                              padding_idx < 0 ? std::nullopt : std::optional(padding_idx),
@@ -229,6 +234,28 @@ inline std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(
           {},
           {},
           {}};
+}
+
+/// LibTorch's own, whose running statistics come after weight and bias.
+inline Tensor batch_norm(const Tensor& input, const std::optional<Tensor>& weight,
+                         const std::optional<Tensor>& bias,
+                         const std::optional<Tensor>& running_mean,
+                         const std::optional<Tensor>& running_var, bool training, double momentum,
+                         double eps, bool /*cudnn_enabled*/) {
+  const Tensor none;
+  return halftape::batch_norm(input, running_mean.value_or(none), running_var.value_or(none),
+                              weight.value_or(none), bias.value_or(none), training, momentum, eps);
+}
+/// Likewise.
+inline Tensor instance_norm(const Tensor& input, const std::optional<Tensor>& weight,
+                            const std::optional<Tensor>& bias,
+                            const std::optional<Tensor>& running_mean,
+                            const std::optional<Tensor>& running_var, bool use_input_stats,
+                            double momentum, double eps, bool /*cudnn_enabled*/) {
+  const Tensor none;
+  return halftape::instance_norm(input, running_mean.value_or(none), running_var.value_or(none),
+                                 weight.value_or(none), bias.value_or(none), use_input_stats,
+                                 momentum, eps);
 }
 
 namespace special {
@@ -308,6 +335,10 @@ inline void set_autocast_cpu_dtype(Dtype d) { set_autocast_dtype(::halftape::kCP
 }  // namespace autocast
 using namespace halftape;
 using namespace halftape::torch_compat;
+using torch::batch_norm;
+using torch::embedding;
+using torch::embedding_bag;
+using torch::instance_norm;
 }  // namespace at
 
 namespace c10 {
