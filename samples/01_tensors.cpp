@@ -9,7 +9,8 @@
 using namespace halftape;
 
 int main() {
-  // A tensor has a shape, a dtype and a device. Numbers in braces give a float32 tensor on the CPU.
+  // A tensor has a shape, a dtype and a device. In braces, numbers with a point give a float32
+  // tensor on the CPU, whole numbers an int64 one.
   const Tensor x = tensor({{1.f, 2.f, 3.f}, {4.f, 5.f, 6.f}});
   std::cout << "x:\n" << x << "\n\n";
 
@@ -18,10 +19,11 @@ int main() {
   std::cout << "x + row:\n" << x + row << "\n\n";
 
   // Reductions take away a dimension; matmul() is the product of matrices: (2, 3) by (3, 2).
-  std::cout << "sums of rows:\n" << x.sum(Dims{1}) << "\n\n";
+  std::cout << "sums of rows:\n" << x.sum(1) << "\n\n";
   std::cout << "x times its transpose:\n" << matmul(x, x.t()) << "\n\n";
 
-  // Indexing gives a view: it shares the numbers of x, so a change through it is a change of x.
+  // Indexing by a number gives a view: it shares the numbers of y, so a change through it is a
+  // change of y.
   const Tensor y = x.clone();
   y.index({1}).fill_(0);
   std::cout << "y, a copy of x, with its second row zeroed:\n" << y << "\n\n";

@@ -15,9 +15,10 @@ int main() {
   const Digits train, test(Digits::Mode::kTest);
   const Tensor images = train.images().flatten(1), labels = train.targets();  // (1442, 64), (1442)
 
-  // Three layers. A module holds its parameters; the optimizer gets them to change them.
-  nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
-                       nn::Linear(128, 10));
+  // Three layers. In braces they are made in order, and so are their first weights, whatever the
+  // compiler. A module holds its parameters; the optimizer gets them to change them.
+  nn::Sequential model{nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
+                       nn::Linear(128, 10)};
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-3));
 
   for (int epoch = 1; epoch <= 20; ++epoch) {
@@ -38,6 +39,7 @@ int main() {
   }
 
   // Guesses for images that the network has not seen. Nothing is recorded for a derivative.
+  model->eval();  // dropout and batch norm, if there were any, change
   const NoGradGuard no_grad;
   const Tensor guess = model->forward(test.images().flatten(1)).argmax(1);
   std::printf("test accuracy %.0f %%\n",

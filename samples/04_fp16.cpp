@@ -20,8 +20,8 @@ double train(std::optional<Dtype> dtype) {
   manual_seed(1);
   const Digits train, test(Digits::Mode::kTest);
   const Tensor images = train.images().flatten(1), labels = train.targets();
-  nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
-                       nn::Linear(128, 10));
+  nn::Sequential model{nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
+                       nn::Linear(128, 10)};
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-3).eps(1e-8 * kWeight));
 
   double zeros = 0, elements = 0;
@@ -45,6 +45,7 @@ double train(std::optional<Dtype> dtype) {
     }
   }
 
+  model->eval();  // dropout and batch norm, if there were any, change
   const NoGradGuard no_grad;
   const Tensor guess = model->forward(test.images().flatten(1)).argmax(1);
   const double accuracy = 100 * (guess == test.targets()).to(kFloat32).mean().item<double>();

@@ -1,6 +1,7 @@
-// 5. fp16 with a GradScaler: the training of 04_fp16, mended by three lines.
+// 5. fp16 with a GradScaler: the training is that of 04_fp16, with one line more before the loop
+// and three in it.
 //
-// It takes a second. Last line: test accuracy 98 %
+// It takes a second. Last line: test accuracy 97 %
 #include <halftape/halftape.h>
 
 #include <cstdio>
@@ -11,11 +12,11 @@ using Digits = data::datasets::Digits;
 constexpr double kWeight = 2e-6;  // of the loss: its gradients are too small for float16
 
 int main() {
-  manual_seed(4);
+  manual_seed(1);
   const Digits train, test(Digits::Mode::kTest);
   const Tensor images = train.images().flatten(1), labels = train.targets();
-  nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
-                       nn::Linear(128, 10));
+  nn::Sequential model{nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
+                       nn::Linear(128, 10)};
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-3).eps(1e-8 * kWeight));
 
   // The loss is multiplied by the scale, and with it every gradient, which lifts them into
@@ -46,6 +47,7 @@ int main() {
     }
   }
 
+  model->eval();  // dropout and batch norm, if there were any, change
   const NoGradGuard no_grad;
   const Tensor guess = model->forward(test.images().flatten(1)).argmax(1);
   std::printf("test accuracy %.0f %%\n",

@@ -14,7 +14,7 @@ int main() {
   manual_seed(1);
   const Digits train;
   const Tensor images = train.images().flatten(1), labels = train.targets();
-  nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 10));
+  nn::Sequential model{nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 10)};
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-3));
   amp::GradScaler scaler({.growth_interval = 100});
 

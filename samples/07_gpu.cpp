@@ -20,8 +20,8 @@ int main() {
   // to() copies tensors and modules to a device. Ops run where their tensors are.
   const Digits train, test(Digits::Mode::kTest);
   const Tensor images = train.images().flatten(1).to(device), labels = train.targets().to(device);
-  nn::Sequential model(nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
-                       nn::Linear(128, 10));
+  nn::Sequential model{nn::Linear(64, 128), nn::ReLU(), nn::Linear(128, 128), nn::ReLU(),
+                       nn::Linear(128, 10)};
   model->to(device);
   optim::Adam optimizer(model->parameters(), optim::AdamOptions(1e-3));
   amp::GradScaler scaler({.growth_interval = 100});
@@ -49,6 +49,7 @@ int main() {
     step.replay();
   }
 
+  model->eval();  // dropout and batch norm, if there were any, change
   const NoGradGuard no_grad;
   const Tensor guess = model->forward(test.images().flatten(1).to(device)).argmax(1).cpu();
   std::printf("test accuracy %.0f %%\n",

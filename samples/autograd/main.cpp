@@ -21,7 +21,7 @@ struct Affine : autograd::Function<Affine> {
                                           autograd::variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const Tensor &g = grads[0], &x = saved[0], &w = saved[1];
-    return {matmul(g, w), matmul(g.t(), x), g.sum(Dims{0})};
+    return {matmul(g, w), matmul(g.t(), x), g.sum(0)};
   }
 };
 
@@ -63,7 +63,7 @@ void second_order() {
   const Tensor input = randn({3, 4}).requires_grad_(), target = randn({3, 3});
   const Tensor loss = criterion(model(input), target);
   const Tensor gradient = autograd::grad({loss}, {input}, {}, {}, /*create_graph=*/true)[0];
-  const Tensor penalty = ((gradient * gradient).sum(Dims{1}).sqrt() - 1).square().mean();
+  const Tensor penalty = ((gradient * gradient).sum(1).sqrt() - 1).square().mean();
   (loss + penalty).backward();
   std::cout << "loss " << loss.item() << ", penalty " << penalty.item()
             << ", d(loss + penalty)/d(weight):\n"

@@ -29,12 +29,14 @@ struct LogSumExp : amp::Function<LogSumExp> {
   static constexpr const char* name = "LogSumExp";
   static constexpr Dtype cast_inputs = kFloat32;
   static Tensor forward(AutogradContext* ctx, Tensor x) {
-    const float* from = x.contiguous().data_ptr<float>();
-    Tensor y = zeros({x.size(0)});
+    const Tensor rows = x.contiguous();  // it keeps the memory that `from` points to
+    const float* from = rows.const_data_ptr<float>();
+    const Tensor y = zeros({x.size(0)});
+    auto* const to = y.data_ptr<float>();
     for (int64_t i = 0; i < x.size(0); ++i) {
       float sum = 0;
       for (int64_t j = 0; j < x.size(1); ++j) sum += std::exp(from[i * x.size(1) + j]);
-      y.data_ptr<float>()[i] = std::log(sum);
+      to[i] = std::log(sum);
     }
     ctx->save_for_backward({x, y});
     return y;

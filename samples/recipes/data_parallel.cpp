@@ -35,6 +35,7 @@ Tensor train(bool threads) {
         scaler.scale(ones({}));  // a scaler belongs to one thread; its scale can be shared
     {
       const amp::autocast region(kCPU, kFloat16);
+      // A worker must not throw: an error that leaves a std::thread ends the program.
       auto work = [&, state = amp::capture()](int i) {
         grads[static_cast<size_t>(i)] =
             shard_gradients(model, train.batch(step * kWorkers + i, kShard), scale, state);
