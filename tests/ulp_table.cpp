@@ -116,7 +116,9 @@ int main(int argc, char** argv) {
       "Made by `scripts/ulp_table`, which compares %s, subnormal numbers, infinities\n"
       "and NaN among them, with the standard library's double. An ulp is a unit in the last place "
       "of\nthe exact result; a correctly rounded one is within 0.5. Any level of the instruction "
-      "set gives\nthe same bits.\n\n"
+      "set with\nfused multiply-add gives the same bits; without it one of some ten million "
+      "results "
+      "may differ.\n\n"
       "| function | largest error, ulp | at x | not the nearest float |\n"
       "| --- | ---: | ---: | ---: |\n",
       which.c_str());

@@ -14,8 +14,8 @@ import reference
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-GUIDES = ["mixed_precision", "lab", "web", "numerics", "accuracy", "reliability", "ops", "data", "files", "cuda", "libtorch", "platforms",
-          "architecture", "glossary"]
+GUIDES = ["mixed_precision", "lab", "web", "numerics", "accuracy", "reliability", "ops", "data", "files", "training", "cuda", "distributed",
+          "libtorch", "platforms", "architecture", "glossary"]
 # What the chapters ask the reader to choose in the page that trains, as its address takes it (docs/web.md).
 LAB_SETTINGS = {"02": "precision=fp16&weight=1", "03": "precision=fp16&weight=1e-4", "05": "law=fixed&scale=4", "11": "precision=bf16"}
 LINK = re.compile(r"(?<!\\)\]\(([^()\s]+)\)")
