@@ -13,6 +13,13 @@ namespace halftape {
 // unless no steps are counted. The rule itself is called for each element: p is the parameter, g
 // its gradient, m[i] its state. A moment that the options do without may be missing, and is 0 then.
 
+/// beta·m + (1 − beta)·g, from the one that counts more: where the other is far larger, the first
+/// form would leave few digits of a small beta's average, and none of g at beta = 0.
+template <class S>
+HALFTAPE_HD S averaged(S m, S g, double beta) {
+  return beta > 0.5 ? m + S(1 - beta) * (g - m) : g + S(beta) * (m - g);
+}
+
 /// Sutskever et al. 2013 as PyTorch writes it: v ← momentum·v + (1 − dampening)·g; p ← p − lr·v.
 /// The first step sets v ← g, without dampening.
 struct SgdRule {
@@ -65,7 +72,7 @@ struct AdamRule {
       else
         g = g + S(weight_decay) * p;
     }
-    m[0] = m[0] + S(1 - beta1) * (g - m[0]);
+    m[0] = averaged(m[0], g, beta1);
     m[1] = S(beta2) * m[1] + S(1 - beta2) * (g * g);
     S second = m[1];
     if (amsgrad) second = m[2] = where(m[2] > m[1], m[2], m[1]);
@@ -92,7 +99,7 @@ struct RmspropRule {
     m[0] = S(alpha) * m[0] + S(1 - alpha) * g * g;
     S second = m[0];
     if (centered) {
-      m[2] = m[2] + S(1 - alpha) * (g - m[2]);
+      m[2] = averaged(m[2], g, alpha);
       second = second - m[2] * m[2];
       second = where(second < S(0), S(0), second);
     }

@@ -58,6 +58,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an average that forgets at once is the newest gradient, however large the one before") {
+  const auto average = [](optim::Optimizer& optimizer, const Tensor& p, const char* name) {
+    for (const double g : {1e12, 0.375}) step_with(optimizer, p, g);
+    return Tensor(optimizer.state_of(p).at(name)).item<double>();
+  };
+  const Tensor p = zeros({1}, requires_grad());
+  Adam adam({p}, AdamOptions(0.5).betas(Betas(0, 0.5)));
+  CHECK(average(adam, p, "exp_avg") == 0.375);
+  optim::RMSprop rmsprop({p}, optim::RMSpropOptions(0.5).alpha(0).centered(true));
+  CHECK(average(rmsprop, p, "grad_avg") == 0.375);
+}
+
 TEST_CASE("without a gradient's pull AdamW shrinks the weight by 1 - lr*weight_decay") {
   const Tensor p = full({2}, 4.0, wide_leaf);
   AdamWOptions options(0.125);
