@@ -37,6 +37,8 @@ std::string words_for(const std::string& name) {
   return name + " value";
 }
 
+constexpr auto kInitialLr = "initial_lr";
+
 }  // namespace
 
 StateFields::List OptimizerOptions::list() const {
@@ -76,6 +78,12 @@ OptimizerParamGroup::OptimizerParamGroup(const OptimizerParamGroup& other)
       params_(other.params_),
       names_(other.names_),
       options_(other.options_ ? other.options_->clone() : nullptr) {}
+
+std::map<std::string, double> OptimizerParamGroup::to_map() const {
+  std::map<std::string, double> numbers = options().to_map();
+  if (initial_lr) numbers[kInitialLr] = *initial_lr;
+  return numbers;
+}
 
 namespace {
 std::atomic<uint64_t> next_id{0};
@@ -125,10 +133,11 @@ void Optimizer::check_added(const std::vector<Tensor>& added) const {
                    "optimizer: a parameter is undefined or not floating-point");
     HALFTAPE_CHECK(p.is_leaf(), "optimizer: can't optimize a non-leaf tensor (", p.sizes(),
                    ", made by an operation)");
-    HALFTAPE_CHECK(seen.insert(p.impl()).second,
-                   "optimizer: some parameters appear in more than one parameter group: one of "
-                   "shape ",
-                   p.sizes(), " appears twice");
+    HALFTAPE_CHECK(
+        seen.insert(p.impl()).second,
+        "optimizer: some parameters appear in more than one parameter group, or twice in "
+        "one, as those of a module that is registered under two names: one of shape ",
+        p.sizes(), " appears twice; pass it once");
   }
 }
 
@@ -272,7 +281,7 @@ const ParamState& Optimizer::state_of(const Tensor& parameter) const {
 OptimizerState Optimizer::state_dict() const {
   check_whole();
   OptimizerState saved;
-  for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.options().to_map());
+  for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.to_map());
   for (const Tensor& p : parameters_of(groups_)) {
     ParamState& copy = saved.state.emplace_back();
     for (const auto& [key, value] : state_of(p)) copy[key] = value.clone();
@@ -302,11 +311,18 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
   if (saved.state.size() != count)
     mismatches.add("it has ", saved.state.size(), " parameters, this optimizer ", count);
   std::vector<std::unique_ptr<OptimizerOptions>> options;
+  std::vector<std::optional<double>> initial_lrs;
   std::map<const detail::TensorImpl*, ParamState> loaded;
   size_t i = 0;
   for (size_t g = 0; g < std::min(groups_.size(), saved.groups.size()); ++g) {
+    std::map<std::string, double> numbers = saved.groups[g];
+    const auto initial = numbers.extract(kInitialLr);
+    initial_lrs.push_back(initial ? std::optional(initial.mapped()) : std::nullopt);
+    if (initial && !kNonNegative.contains(initial.mapped()))
+      mismatches.add('"', kInitialLr, "\" of group ", g, " is ", initial.mapped(), ", not in ",
+                     kNonNegative);
     options.push_back(groups_[g].options().clone());
-    options.back()->from_map(saved.groups[g]);
+    options.back()->from_map(numbers);
     options.back()->validate();
     for (const Tensor& p : groups_[g].params()) {
       if (i == saved.state.size()) break;
@@ -314,7 +330,7 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
       for (const auto& [key, value] : saved.state[i]) {
         std::string name = '"' + key;
         name += '"' + of;
-        if (!mismatches.fits(name, value, expected_state(key, p, saved.groups[g]))) continue;
+        if (!mismatches.fits(name, value, expected_state(key, p, numbers))) continue;
         if (const double n = key == "step" ? read_double(value) : 0;
             !(n >= 0 && n <= 0x1p53 && n == std::floor(n)))
           mismatches.add(name, " is ", n, ", expected a whole number from 0 on");
@@ -326,7 +342,10 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
   mismatches.check("optimizer: the saved state does not fit");
   for (const Tensor& p : parameters_of(groups_))
     if (loaded.count(p.impl())) state(p);  // makes its entry
-  for (size_t k = 0; k < groups_.size(); ++k) groups_[k].set_options(std::move(options[k]));
+  for (size_t k = 0; k < groups_.size(); ++k) {
+    groups_[k].set_options(std::move(options[k]));
+    groups_[k].initial_lr = initial_lrs[k];
+  }
   // Keep the map's entries in place: state() has returned references to them.
   // From here on no memory is asked for.
   for (auto& [parameter, state] : state_) {

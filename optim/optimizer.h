@@ -93,6 +93,9 @@ class OptimizerParamGroup {
   /// The names of params(), in their order; empty if none were given.
   const std::vector<std::string>& names() const { return names_; }
 
+  /// The options by name and, once there is one, "initial_lr": what is saved of a group.
+  std::map<std::string, double> to_map() const;
+
   /// The learning rate before any schedule; the first schedule sets it.
   std::optional<double> initial_lr;
 
@@ -108,7 +111,7 @@ using ParamState = std::map<std::string, Array, std::less<>>;
 /// Everything that the next step depends on: the options of every group, and the state of every
 /// parameter, group by group.
 struct OptimizerState {
-  std::vector<std::map<std::string, double>> groups;  // options by name, of each group
+  std::vector<std::map<std::string, double>> groups;  // of each group: to_map()
   std::vector<ParamState> state;
 };
 
@@ -119,7 +122,7 @@ struct NamedOptimizerState {
     size_t group;
     ParamState state;  // as in OptimizerState
   };
-  std::vector<std::map<std::string, double>> groups;  // options by name, of each group
+  std::vector<std::map<std::string, double>> groups;  // of each group: to_map()
   std::map<std::string, Parameter> parameters;
 };
 

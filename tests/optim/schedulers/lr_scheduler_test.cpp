@@ -351,6 +351,21 @@ TEST_CASE("every schedule that was saved and loaded goes on bit for bit, momentu
   for (const auto& [name, options] : one_cycles()) check(name, made<OneCycleLR>(options));
 }
 
+TEST_CASE("a schedule that is made after the optimizer was loaded starts from the first rates") {
+  const auto linear = [](int64_t e) { return 1 / (1.0 + static_cast<double>(e)); };
+  Sgds before, after;
+  LambdaLR first(before.optimizer, linear);
+  for (int e = 0; e < 3; ++e) first.step();
+  CHECK(before.rates() == Rates{0.0125, 0.1});
+  after.optimizer.load_state_dict(before.optimizer.state_dict());
+  CHECK(after.rates() == Rates{0.0125, 0.1});
+  const LambdaLR second(after.optimizer, linear);
+  CHECK(after.rates() == Rates{0.05, 0.4});
+  // A state from before any schedule is one without.
+  after.optimizer.load_state_dict(Sgds().optimizer.state_dict());
+  CHECK_FALSE(after.optimizer.param_groups()[1].initial_lr);
+}
+
 TEST_CASE("a plateau that was saved and loaded goes on as if nothing had happened") {
   for (int stop = 0; stop < kEpochs; ++stop) {
     Sgds whole, resumed;

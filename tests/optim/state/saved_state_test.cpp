@@ -201,6 +201,7 @@ TEST_CASE("a state that does not fit is refused by what is wrong, and changes no
   refused("momentum_buffer", [](auto& s) { std::swap(s.state[0], s.state[1]); });
   refused("\"momentum\"", [](auto& s) { s.groups[0].erase("momentum"); });
   refused("\"lr\" is -1", [](auto& s) { s.groups[0]["lr"] = -1; });
+  refused("\"initial_lr\" of group 0 is -1", [](auto& s) { s.groups[0]["initial_lr"] = -1; });
   CHECK_THROWS_WITH_AS(Adam({a, b}, AdamOptions()).load_state_dict(good),
                        doctest::Contains("\"eps\""), Error);
 }
