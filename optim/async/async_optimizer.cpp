@@ -197,13 +197,14 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   for (size_t i = 0; i < groups_.size(); ++i) inner_->draw_keys(groups_[i].options(), updated[i]);
   StepTask task{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
   for (const OptimizerParamGroup& group : groups_) task.groups.push_back(group.options().clone());
+  if (options.found_inf.defined()) task.options.found_inf = options.found_inf.clone();
   task.grads = take_gradients();
   if (queue_) {
     task.ready = backend(model_[0].device()).now();
     // Freed memory is reused in the order of the caller's queue, where the worker's reads may come
     // later: hold it until drain().
     in_use_ = task.grads;
-    if (options.found_inf.defined()) in_use_.emplace_back(options.found_inf);
+    if (options.found_inf.defined()) in_use_.emplace_back(task.options.found_inf);
   }
   AsyncStep step = task.step;
   meet(Meeting::HandOver);
@@ -315,12 +316,13 @@ std::vector<Tensor> AsyncOptimizer::take_gradients() {
 void AsyncOptimizer::run(const StepTask& task) {
   if (!queue_) return update(task);
   queue_->use([&] {
-    task.ready->await();
     std::exception_ptr failed;
     try {
+      task.ready->await();
       update(task);
     } catch (...) {
       failed = std::current_exception();
+      task.step.record_->finish_check();  // as Failed, so that verdict() returns
     }
     done_ = backend(model_[0].device()).now();  // also when the step has failed half-way
     if (failed) std::rethrow_exception(failed);
@@ -345,7 +347,7 @@ void AsyncOptimizer::update(const StepTask& task) {
     if (task.options.scale && some) {
       const Device device = some->device();
       const Array& known = task.options.found_inf;
-      const Array found_inf = known.defined() ? known.clone() : full({}, 0, kFloat32, device);
+      const Array found_inf = known.defined() ? known : full({}, 0, kFloat32, device);
       const Array first = full({}, -1, kInt64, device);
       inverse = full({}, 1 / record.scale, kFloat32, device);
       // No one else reads these gradients: without clipping, the update divides them as it reads.
@@ -389,8 +391,7 @@ AsyncOptimizerState AsyncOptimizer::state_dict() {
   check_groups("state_dict");
   if (!stale_) reconcile("state_dict");
   AsyncOptimizerState saved{inner_->state_dict(), {}, {}, steps_, stale_};
-  for (size_t i = 0; i < groups_.size(); ++i)
-    saved.optimizer.groups[i] = groups_[i].options().to_map();
+  for (size_t i = 0; i < groups_.size(); ++i) saved.optimizer.groups[i] = groups_[i].to_map();
   for (const Tensor& p : model_) saved.weights.push_back(p.array().clone());
   for (const Tensor& p : newest_) saved.newest.push_back(p.array().clone());
   return saved;
@@ -411,8 +412,10 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   mismatches.check("AsyncOptimizer::load_state_dict: the saved state does not fit");
   inner_->load_state_dict(saved.optimizer);
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < groups_.size(); ++i)
+  for (size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].set_options(inner_->param_groups()[i].options().clone());
+    groups_[i].initial_lr = inner_->param_groups()[i].initial_lr;
+  }
   for (size_t i = 0; i < model_.size(); ++i) {
     model_[i].copy_(Tensor(saved.weights[i]));
     newest_[i].copy_(Tensor(saved.newest[i]));

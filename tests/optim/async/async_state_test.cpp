@@ -3,11 +3,13 @@
 
 #include <halftape/halftape.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "halftape/core/contract/backend.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/optimizers.h"
 
@@ -128,4 +130,24 @@ TEST_CASE("an asynchronous optimizer refuses what has no parameters, and states 
   refused("saved weight 0 is undefined, expected float32 [2]", [](auto& s) { s.newest[0] = {}; });
   refused("it has 0 saved weights for 1 parameters", [](auto& s) { s.weights.clear(); });
   refused("it has -1 steps", [](auto& s) { s.steps = -1; });
+}
+
+TEST_CASE("a step has its own copy of the finding that it was given") {
+  static std::atomic<bool> cleared;
+  cleared = false;
+  const auto former = optim::set_meeting_hook([](optim::Meeting at) {
+    while (at == optim::Meeting::Check && !cleared) std::this_thread::yield();
+  });
+  {
+    PromptSingle one;
+    const Array flag = full({}, 1, kFloat32, kCPU);
+    one.p.mutable_grad() = ones({2});
+    const optim::AsyncStep step = one.optimizer.step({.scale = 2.0, .found_inf = flag});
+    backend(kCPU).fill(flag, 0);  // the next step's
+    cleared = true;
+    CHECK_FALSE(step.applied());
+    one.optimizer.synchronize();
+    CHECK(one.value() == 1);
+  }
+  optim::set_meeting_hook(former);
 }
