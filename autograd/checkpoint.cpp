@@ -2,10 +2,12 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/node.h"
 #include "halftape/autograd/tape/policy.h"
+#include "halftape/core/capture/capture.h"
 #include "halftape/core/random/random.h"
 
 namespace halftape::autograd {
@@ -16,12 +18,12 @@ namespace {
 class Segment final : public SavedHooks {
  public:
   Segment(std::function<TensorList(const TensorList&)> f, const TensorList& inputs)
-      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()), random_(get_random_state()) {
+      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()) {
     for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
   }
 
   TensorList first_run() {
-    TensorList outputs = run();
+    TensorList outputs = run(false);
     finished_ = true;
     return outputs;
   }
@@ -52,8 +54,9 @@ class Segment final : public SavedHooks {
     Device device;
   };
 
-  TensorList run() {
+  TensorList run(bool again) {
     const Scope hooks(this);
+    const DrawScope drawn(draws_, again);
     return f_(inputs_);
   }
 
@@ -84,19 +87,18 @@ class Segment final : public SavedHooks {
     // A copy for this run alone, so that its cached casts end with the run.
     const std::shared_ptr<DtypePolicy> policy = policy_ ? policy_->snapshot() : nullptr;
     const PolicyScope region(policy.get());
-    const RandomState now = get_random_state();
-    set_random_state(random_);
+    // What it draws beyond the log, before the first run has ended, that one draws, too.
+    std::optional<RandomScope> own;
+    if (!Capture::active()) own.emplace(get_random_state());
     const ScopedValue again(again_, true);
     const ScopedValue<size_t> counted(count_, 0);  // f may still be in its first run
     try {
-      run();
+      run(true);
       if (finished_ && bytes_.size() != layouts_.size()) other_work();
     } catch (...) {
       bytes_.clear();
-      set_random_state(now);
       throw;
     }
-    set_random_state(now);
   }
 
   std::recursive_mutex mutex_;
@@ -104,7 +106,7 @@ class Segment final : public SavedHooks {
   TensorList inputs_;
   std::vector<uint64_t> versions_;
   std::shared_ptr<DtypePolicy> policy_;
-  RandomState random_;
+  DrawLog draws_;
   bool again_ = false, finished_ = false;  // whether it runs again; the first run has ended
   size_t count_ = 0;
   std::vector<Layout> layouts_;

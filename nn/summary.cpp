@@ -56,10 +56,6 @@ class SummaryPass final : detail::ResultWatcher {
     void restore() noexcept {
       for (const auto& [module, training] : training_) module->training_ = training;
       for (const auto& [tensor, own] : lent_) tensor.set_data(own);
-      try {
-        set_random_state(random_);
-      } catch (const std::exception&) {  // NOLINT: no memory; other numbers are not wrong ones
-      }
     }
     void lend_copy(const Tensor& tensor) {
       if (!tensor.defined() || !tensor.is_leaf()) return;
@@ -70,7 +66,7 @@ class SummaryPass final : detail::ResultWatcher {
 
     std::vector<std::pair<Module*, bool>> training_;
     std::vector<std::pair<Tensor, Tensor>> lent_;  // a tensor, and its own values
-    RandomState random_ = get_random_state();
+    RandomScope random_{get_random_state()};
   };
 
   void visit(Module& module, const std::string& path, int depth) {

@@ -44,15 +44,12 @@ double norm_of(const Tensor& x) { return (x * x).sum().sqrt().item(); }
 
 }  // namespace
 
-StateKeeper::StateKeeper(const nn::Module& model, const RandomState& begin)
-    : random_(get_random_state()) {
+StateKeeper::StateKeeper(const nn::Module& model, const RandomState& begin) : random_(begin) {
   for (const Tensor& b : model.buffers())
     buffers_.push_back({b.array(), b.array().clone(), b.array().version()});
-  set_random_state(begin);
 }
 
 StateKeeper::~StateKeeper() {
-  set_random_state(random_);
   for (const Buffer& b : buffers_) {
     if (b.now.version() == b.version) continue;
     backend(b.now.device()).copy(b.now, b.copy);

@@ -25,7 +25,7 @@ class [[nodiscard]] StateKeeper {
     Array now, copy;
     uint64_t version;
   };
-  RandomState random_;
+  RandomScope random_;
   std::vector<Buffer> buffers_;
 };
 

@@ -8,8 +8,8 @@
 #include "halftape/core/capture/capture.h"
 
 namespace halftape {
-namespace {
-struct Streams {
+
+struct detail::RandomStreams {
   std::mutex mutex;
   uint64_t seed = Generator{}.seed;
   std::map<std::pair<int, int>, Generator> of;
@@ -28,11 +28,34 @@ struct Streams {
       HALFTAPE_CHECK(!g.mt19937, "set_generator: an Mt19937 draws on the CPU alone, not on ", d);
     at(d) = g;
   }
+  void set(const RandomState& state) {
+    RandomStreams next;  // whole before the first number changes
+    next.seed = state.seed;
+    next.cpu_engine = state.cpu_engine;
+    for (const auto& [device, generator] : state.generators) next.set(device, generator);
+    const std::lock_guard lock(mutex);
+    seed = next.seed;
+    cpu_engine = next.cpu_engine.load();
+    of.swap(next.of);
+  }
 };
-Streams& streams() {
-  static auto* all = new Streams;  // NOLINT: statics may draw in their destructors
-  return *all;
+
+namespace {
+
+constinit thread_local detail::RandomStreams* own_streams = nullptr;
+
+/// This thread's own streams, or those of all threads.
+detail::RandomStreams& streams() {
+  static auto* all = new detail::RandomStreams;  // NOLINT: statics may draw in their destructors
+  return own_streams ? *own_streams : *all;
 }
+
+void refuse_in_captured_step() {
+  if (Capture::active())
+    detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
+                 "draw the next ones");
+}
+
 }  // namespace
 
 void set_cpu_random_engine(RandomEngine engine) {
@@ -65,17 +88,8 @@ RandomState get_random_state() {
 }
 
 void set_random_state(const RandomState& state) {
-  if (Capture::active())
-    detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
-                 "draw the next ones; checkpoint() there needs preserve_rng_state=false");
-  Streams next;  // whole before the first number changes
-  next.seed = state.seed;
-  next.cpu_engine = state.cpu_engine;
-  for (const auto& [device, generator] : state.generators) next.set(device, generator);
-  const std::lock_guard lock(streams().mutex);
-  streams().seed = next.seed;
-  streams().cpu_engine = next.cpu_engine.load();
-  streams().of.swap(next.of);
+  refuse_in_captured_step();
+  streams().set(state);
 }
 
 void manual_seed(uint64_t seed) {
@@ -84,7 +98,8 @@ void manual_seed(uint64_t seed) {
   streams().of.clear();
 }
 
-RandomKey random_reserve(Device device, int64_t count) {
+namespace {
+RandomKey reserve(Device device, int64_t count) {
   if (Capture* c = Capture::on(device)) return c->reserve_random(count);
   const std::lock_guard lock(streams().mutex);
   Generator& g = streams().at(device);
@@ -93,18 +108,71 @@ RandomKey random_reserve(Device device, int64_t count) {
   g.offset += (static_cast<uint64_t>(count) + 3) / 4;
   return key;
 }
+}  // namespace
+
+RandomKey random_reserve(Device device, int64_t count) {
+  const DrawLog::Draw* const logged = DrawScope::logged();
+  const DrawLog::Draw draw = logged ? *logged : DrawLog::Draw{reserve(device, count), nullptr};
+  if (draw.engine)
+    detail::fail("work that is done again draws other random numbers than the first time, by ",
+                 "another generator; it must do the same work");
+  DrawScope::note(draw);
+  return draw.key;
+}
+
+RandomScope::RandomScope(const RandomState& begin)
+    : own_(std::make_unique<detail::RandomStreams>()), region_([&] {
+        refuse_in_captured_step();
+        own_->set(begin);
+        return std::exchange(own_streams, own_.get());
+      }) {}
+
+RandomScope::~RandomScope() {
+  // Streams that another thread goes on using stay.
+  if (!region_.end("RandomScope", [](detail::RandomStreams* before) { own_streams = before; }))
+    static_cast<void>(own_.release());
+}
+
+constinit thread_local DrawScope* DrawScope::innermost = nullptr;
+
+DrawScope::DrawScope(DrawLog& log, bool again) : log_(log), again_(again), outer_(innermost) {
+  innermost = this;
+}
+DrawScope::~DrawScope() { innermost = outer_; }
+
+const DrawLog::Draw* DrawScope::logged() {
+  const DrawScope* scope = innermost;
+  while (scope && !scope->again_) scope = scope->outer_;
+  return scope && scope->next_ < scope->log_.draws.size() ? &scope->log_.draws[scope->next_]
+                                                          : nullptr;
+}
+
+void DrawScope::note(const DrawLog::Draw& draw) {
+  DrawScope* scope = innermost;
+  for (; scope && !scope->again_; scope = scope->outer_) scope->log_.draws.push_back(draw);
+  if (scope) ++scope->next_;
+}
 
 LockedMt19937::LockedMt19937(Device device) {
-  if (device.type() != kCPU || cpu_random_engine() == RandomEngine::Philox) return;
-  streams().mutex.lock();
-  if (auto& engine = streams().at(device).mt19937)
-    engine_ = &*engine;
-  else
-    streams().mutex.unlock();  // another thread has changed the engine
+  if (device.type() != kCPU) return;
+  if (const DrawLog::Draw* draw = DrawScope::logged()) {
+    if (!draw->engine) return;
+    engine_ = &logged_.emplace(*draw->engine);
+    DrawScope::note({{}, draw->engine});
+    return;
+  }
+  if (cpu_random_engine() == RandomEngine::Philox) return;
+  std::unique_lock lock(streams().mutex);
+  auto& engine = streams().at(device).mt19937;
+  if (!engine) return;  // another thread has changed the engine
+  if (DrawScope::any()) DrawScope::note({{}, std::make_shared<const Mt19937>(*engine)});
+  engine_ = &*engine;
+  locked_ = &streams();
+  lock.release();
 }
 
 LockedMt19937::~LockedMt19937() {
-  if (engine_) streams().mutex.unlock();
+  if (locked_) locked_->mutex.unlock();
 }
 
 }  // namespace halftape

@@ -2,10 +2,13 @@
 // the CPU draws PyTorch's numbers.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "halftape/core/device.h"
+#include "halftape/core/machine/region.h"
 #include "halftape/core/random/mt19937.h"
 
 namespace halftape {
@@ -55,6 +58,56 @@ void manual_seed(uint64_t seed);
 /// seed of a Philox stream. Thread-safe.
 RandomKey random_reserve(Device device, int64_t count);
 
+namespace detail {
+struct RandomStreams;
+}
+
+/// Default generators of this thread's own, from a copy of a state on, for as long as it lives:
+/// what it draws and seeds moves no other thread's numbers, nor do they move these.
+class [[nodiscard]] RandomScope {
+ public:
+  [[nodiscard]] explicit RandomScope(const RandomState& begin);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  std::unique_ptr<detail::RandomStreams> own_;
+  Region<detail::RandomStreams*> region_;
+};
+
+/// What a piece of work drew, for doing it again with the same numbers.
+struct DrawLog {
+  struct Draw {
+    RandomKey key;
+    std::shared_ptr<const Mt19937> engine;  // or PyTorch's stream before numbers were drawn from it
+  };
+  std::vector<Draw> draws;
+};
+/// While it lives, what this thread draws is noted in the log or, where the work is done again,
+/// comes from it, for as long as it has something.
+class [[nodiscard]] DrawScope {
+ public:
+  [[nodiscard]] DrawScope(DrawLog& log, bool again);
+  ~DrawScope();
+  DrawScope(const DrawScope&) = delete;
+  DrawScope& operator=(const DrawScope&) = delete;
+
+  /// Whether this thread has such a scope.
+  static bool any() { return innermost; }
+  /// What the log of the work that is done again holds next; null: this thread draws anew.
+  static const DrawLog::Draw* logged();
+  /// Takes a draw as made, after logged(). Work within that work notes it.
+  static void note(const DrawLog::Draw& draw);
+
+ private:
+  DrawLog& log_;
+  size_t next_ = 0;
+  const bool again_;
+  DrawScope* const outer_;
+  static constinit thread_local DrawScope* innermost;
+};
+
 /// Locks the CPU's Mt19937 for several draws in a row. Null for another device, and while the CPU
 /// draws from Philox.
 class LockedMt19937 {
@@ -69,6 +122,8 @@ class LockedMt19937 {
 
  private:
   Mt19937* engine_ = nullptr;
+  detail::RandomStreams* locked_ = nullptr;
+  std::optional<Mt19937> logged_;  // engine_, where a log has the draw
 };
 
 }  // namespace halftape

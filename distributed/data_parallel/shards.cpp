@@ -1,5 +1,6 @@
 #include "halftape/distributed/data_parallel/shards.h"
 
+#include <optional>
 #include <utility>
 
 #include "halftape/autograd/ops/layout/view.h"
@@ -46,8 +47,8 @@ class TreeSum {
 
 /// Philox tells seeds that differ in a bit apart; this keeps sums of step and shard from meeting.
 uint64_t mixed(uint64_t seed, uint64_t step, uint64_t shard) {
-  uint64_t x = seed;
-  for (const uint64_t part : {step, shard}) {
+  uint64_t x = 0;
+  for (const uint64_t part : {seed, step, shard}) {
     x = (x ^ part) + 0x9e3779b97f4a7c15;  // the finalizer of SplitMix64 (Steele et al. 2014)
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
     x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -73,7 +74,6 @@ class Shards::Loop {
     if (!running_) return;
     ddp_->in_loop = false;
     ddp_->left_early = true;
-    set_random_state(random_);
   }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -92,7 +92,7 @@ class Shards::Loop {
     gradients_.resize(ddp_->buckets.size());
     marks_.resize(ddp_->params.size());
     defined_.resize(ddp_->params.size());
-    random_ = get_random_state();
+    random_.emplace(get_random_state());
     before_ = ddp_->buffer_values();
     running_ = ddp_->in_loop = true;
     begin_shard();
@@ -113,7 +113,7 @@ class Shards::Loop {
     if (after.floats.defined()) buffers_.add(after.floats);
     if (done_ == 0) first_ = after;
     if (++done_ < own()) return begin_shard();
-    set_random_state(random_);
+    random_.reset();
     finish();
     running_ = ddp_->in_loop = false;
   }
@@ -153,7 +153,7 @@ class Shards::Loop {
   std::vector<GradMark> marks_;
   std::vector<bool> defined_;
   BufferValues before_, first_;
-  RandomState random_;
+  std::optional<RandomScope> random_;  // of a loop that runs
 };
 
 Tensor Shard::of(const Tensor& batch) const {

@@ -135,6 +135,79 @@ TEST_CASE("threads that draw from one Mt19937 never get the same numbers") {
   set_random_state(before);
 }
 
+TEST_CASE("a scope of random numbers moves no others, and no others move it") {
+  const KeepGenerator keep;
+  manual_seed(4);
+  const auto draw = [] { return random_reserve(kCPU, 4); };
+  const RandomKey first = draw();
+  const RandomState state = get_random_state();
+  {
+    const RandomScope own(state);
+    CHECK(draw().offset == first.offset + 1);
+    RandomKey other;
+    std::thread([&] { other = draw(); }).join();
+    CHECK(other.seed == 4);
+    CHECK(other.offset == first.offset + 1);
+    CHECK(draw().offset == first.offset + 2);
+    manual_seed(9);
+    CHECK(draw().seed == 9);
+    set_cpu_random_engine(RandomEngine::Mt19937);
+    CHECK(static_cast<bool>(LockedMt19937(kCPU)));
+    {
+      const RandomScope inner(state);
+      CHECK(draw().seed == 4);
+    }
+    CHECK(static_cast<bool>(LockedMt19937(kCPU)));
+  }
+  CHECK(cpu_random_engine() == RandomEngine::Philox);
+  CHECK(draw().seed == 4);
+  CHECK(draw().offset == first.offset + 3);
+}
+
+TEST_CASE("work that is done again draws what its log holds, and moves no stream") {
+  const KeepGenerator keep;
+  const RandomState before = get_random_state();
+  for (const RandomEngine engine : {RandomEngine::Philox, RandomEngine::Mt19937}) {
+    set_cpu_random_engine(engine);
+    manual_seed(4);
+    DrawLog log, outer_log;
+    const auto work = [](DrawLog& of, bool again) {
+      const DrawScope drawn(of, again);
+      std::vector<uint64_t> all;
+      for (int i = 0; i < 3; ++i) {
+        if (const LockedMt19937 mt(kCPU); mt) all.push_back(mt->random64());
+        const RandomKey key = random_reserve(kCPU, 8);
+        all.insert(all.end(), {key.seed, key.offset});
+      }
+      return all;
+    };
+    const auto within = [&](bool again) {
+      const DrawScope outer(outer_log, again);
+      return work(log, again);
+    };
+    const auto first = within(false);
+    const RandomState now = get_random_state();
+    CHECK(within(true) == first);
+    CHECK(work(log, true) == first);
+    CHECK(work(outer_log, true) == first);
+    const RandomState then = get_random_state();
+    CHECK(then.seed == now.seed);
+    REQUIRE(then.generators.size() == now.generators.size());
+    CHECK(then.generators[0].second.offset == now.generators[0].second.offset);
+    CHECK(then.generators[0].second.mt19937 == now.generators[0].second.mt19937);
+  }
+  // Another kind of draw than the first time.
+  DrawLog log;
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  {
+    const DrawScope drawn(log, false);
+    LockedMt19937(kCPU)->random();
+  }
+  const DrawScope again(log, true);
+  CHECK_THROWS_WITH_AS(random_reserve(kCPU, 1), doctest::Contains("must do the same work"), Error);
+  set_random_state(before);
+}
+
 TEST_CASE("a seed fixes all that follows, and another seed changes it") {
   const KeepGenerator keep;
   manual_seed(123);

@@ -3,6 +3,8 @@
 
 #include <halftape/halftape.h>
 
+#include <thread>
+
 #include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
 
@@ -44,6 +46,57 @@ TEST_CASE("checkpoint() changes no bit of the gradients, even with dropout") {
   CHECK(same_bits(kept.a.grad(), again.a.grad()));
   CHECK(same_bits(kept.b.grad(), again.b.grad()));
   CHECK(same_bits(rand({3}), next));  // the random numbers go on as without it
+}
+
+TEST_CASE("what other threads draw changes no number of a checkpointed function") {
+  const RandomState before = get_random_state();
+  const auto draw = [] {
+    Tensor drawn;
+    std::thread([&] { drawn = rand({3}); }).join();
+    return drawn;
+  };
+  for (const RandomEngine engine : {RandomEngine::Philox, RandomEngine::Mt19937}) {
+    set_cpu_random_engine(engine);
+    manual_seed(5);
+    int runs = 0;
+    const std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
+      if (runs++ == 0) draw();
+      const Tensor h = dropout(in[0], 0.5), noise = rand({1000});
+      return h * h * noise;
+    };
+    const Tensor x = ones({1000}, requires_grad());
+    const Tensor y = checkpoint(f, {x});
+    const Tensor between = draw();
+    y.sum().backward();
+    CHECK(runs == 2);
+    CHECK(same_bits(x.grad(), y.detach() * 2));
+    CHECK(!draw().equal(between));  // nor does the second run give their numbers back
+  }
+  set_random_state(before);
+}
+
+TEST_CASE("a checkpointed function that runs again before its end draws on as if it had not") {
+  // The inner backward() needs what the first lines saved, and so runs all of them again.
+  const Tensor w = ones({64}, requires_grad());
+  const std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
+    const Tensor h = dropout(in[0], 0.5);
+    const Tensor slope = autograd::grad({(h * h).sum()}, {in[0]}, {}, true, true)[0];
+    manual_seed(3);
+    return dropout(slope, 0.5) * rand({64});
+  };
+  manual_seed(8);
+  const Tensor plain = f({w});
+  plain.sum().backward();
+  const Tensor expected = w.grad().clone();
+  w.mutable_grad() = Tensor();
+  manual_seed(8);
+  const Tensor y = checkpoint(f, {w});
+  CHECK(same_bits(y.detach(), plain.detach()));
+  const Generator now = get_generator();
+  y.sum().backward();
+  CHECK(same_bits(w.grad(), expected));
+  CHECK(get_generator().seed == now.seed);
+  CHECK(get_generator().offset == now.offset);
 }
 
 TEST_CASE("checkpoint() keeps less memory between forward and backward") {

@@ -17,9 +17,10 @@ namespace {
 
 struct NormNetImpl : nn::Module {
   NormNetImpl() { fill_with_waves(parameters()); }
-  Tensor forward(const Tensor& x) { return head(relu(norm(fc(x)))); }
+  Tensor forward(const Tensor& x) { return head(drop(relu(norm(fc(x))))); }
   nn::Linear fc = register_module("fc", nn::Linear(6, 10));
   nn::BatchNorm1d norm = register_module("norm", nn::BatchNorm1d(10));
+  nn::Dropout drop = register_module("drop", nn::Dropout(0.5));
   nn::Linear head = register_module("head", nn::Linear(10, 4));
 };
 HALFTAPE_MODULE(NormNet);
@@ -114,28 +115,40 @@ TEST_CASE("shards that ranks cannot share evenly are refused") {
 }
 
 TEST_CASE("random numbers of a shard depend on seed, step and shard alone") {
-  NormNet net;
-  const auto group = std::make_shared<ProcessGroup>(nullptr, 0, 1);
-  DistributedDataParallel ddp(*net, {.shards = 4}, group);
   manual_seed(5);
   const Tensor next = rand({3});
-  const auto draw = [&](uint64_t step, uint64_t seed) {
-    std::vector<std::vector<float>> drawn;
-    manual_seed(5);
-    for (const Shard shard : ddp.shards(step, seed)) {
-      CHECK(shard.count == 4);
-      drawn.push_back(rand({3}).to_vector<float>());
-      net->forward(ones({3, 6})).sum().backward();
-    }
-    CHECK(rand({3}).equal(next));  // as if the loop had not been
-    net->zero_grad();
-    return drawn;
+  const auto draw = [&](int size, uint64_t step, uint64_t seed) {
+    std::vector<std::vector<float>> by_shard(4);
+    on_ranks(size, [&](const std::shared_ptr<ProcessGroup>& group) {
+      NormNet net;
+      DistributedDataParallel ddp(*net, {.shards = 4}, group);
+      // Outside of the loop the ranks, which are threads, share the generators: one of them looks.
+      const bool looks = group->rank() == 0;
+      if (looks) manual_seed(5);
+      for (const Shard shard : ddp.shards(step, seed)) {
+        CHECK(shard.count == 4);
+        std::vector<float>& drawn = by_shard[static_cast<size_t>(shard.index)];
+        CHECK(drawn.empty());  // no two ranks have the same one
+        drawn = rand({3}).to_vector<float>();
+        net->forward(ones({3, 6})).sum().backward();
+      }
+      if (looks) CHECK(rand({3}).equal(next));  // as if the loop had not been
+    });
+    return by_shard;
   };
-  const auto first = draw(0, 0);
-  CHECK(draw(0, 0) == first);
-  CHECK(draw(1, 0) != first);
-  CHECK(draw(0, 1) != first);
-  for (size_t i = 1; i < 4; ++i) CHECK(first[i] != first[0]);
+  const auto first = draw(1, 0, 0);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(first[i].size() == 3);
+    for (size_t k = 0; k < i; ++k) CHECK(first[i] != first[k]);
+  }
+  for (const int size : {1, 2, 4}) {
+    CHECK(draw(size, 0, 0) == first);
+    const auto later = draw(size, 1, 0), of_other_seed = draw(size, 0, 1);
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK(later[i] != first[i]);
+      CHECK(of_other_seed[i] != first[i]);
+    }
+  }
 }
 
 TEST_CASE("a loop over shards that is misused says so") {
