@@ -1,6 +1,9 @@
 #include "halftape/autograd/tensor.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <mutex>
 
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/engine.h"
@@ -76,6 +79,12 @@ void TensorImpl::set_history(Edge edge) {
   }
   history = std::move(edge);
   if (!is_view) ++rewritten;
+}
+
+void TensorImpl::catch_up() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (outdated()) renew();
 }
 
 void TensorImpl::renew() {
@@ -243,28 +252,44 @@ void TensorBase::retain_grad() const {
 }
 bool TensorBase::retains_grad() const { return impl_ && impl_->retained; }
 
+namespace {
+
+/// Of no other hook of this process: a tensor may have another node, with other hooks, by the time
+/// that one is taken back.
+unsigned new_hook_number() {
+  static std::atomic<unsigned> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Takes back the hook of that number, if it is there. Hooks that run keep their places.
+bool take_back(auto& hooks, unsigned number) {
+  const auto found = std::find_if(hooks.begin(), hooks.end(), [number](const auto& hook) {
+    return hook.number == number && hook.call;
+  });
+  if (found == hooks.end()) return false;
+  found->call = nullptr;
+  while (!hooks.empty() && !hooks.back().call) hooks.pop_back();
+  return true;
+}
+
+}  // namespace
+
 unsigned TensorBase::add_hook(std::function<Tensor(const Tensor&)> hook) const {
   const Edge edge = gradient_edge();
   HALFTAPE_CHECK(edge, "register_hook: the tensor does not require grad; no gradient will come");
-  auto& hooks = edge.node->extras().hooks;
-  hooks.emplace_back(edge.output, std::move(hook));
-  return static_cast<unsigned>(hooks.size() - 1);
-}
-namespace {
-constexpr unsigned kPostAccumulate = 1U << 31;  // in the numbers of such hooks
+  edge.node->extras().hooks.push_back({new_hook_number(), edge.output, std::move(hook)});
+  return edge.node->extras().hooks.back().number;
 }
 void TensorBase::remove_hook(unsigned number) const {
-  if ((number & kPostAccumulate) && impl_ && impl_->accumulator) {
-    auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;
-    const unsigned index = number & ~kPostAccumulate;
-    HALFTAPE_CHECK(index < hooks.size(), "remove_hook: Invalid index ", number);
-    hooks[index] = nullptr;
-    return;
+  const Ref<Node> present = gradient_edge().node, resting = impl_ ? impl_->resting : Ref<Node>();
+  for (const Ref<Node>& node : {present, resting}) {
+    if (!node) continue;
+    if (take_back(node->extras().hooks, number)) return;
+    const bool of_leaf = node == resting || node == impl_->accumulator;
+    if (of_leaf && take_back(static_cast<Accumulate&>(*node).after, number)) return;
   }
-  const Edge edge = gradient_edge();
-  HALFTAPE_CHECK(edge && number < edge.node->extras().hooks.size(), "remove_hook: Invalid index ",
-                 number);
-  edge.node->extras().hooks[number].second = nullptr;  // the others keep their numbers
+  halftape::detail::fail("remove_hook: Invalid index ", number,
+                         ": this tensor's present value has no such hook");
 }
 unsigned TensorBase::register_post_accumulate_grad_hook(std::function<void(Tensor)> hook) const {
   HALFTAPE_CHECK(
@@ -272,8 +297,8 @@ unsigned TensorBase::register_post_accumulate_grad_hook(std::function<void(Tenso
       "register_post_accumulate_grad_hook: only leaves that require grad accumulate one");
   impl_->watch();
   auto& hooks = static_cast<Accumulate&>(*impl_->accumulator).after;
-  hooks.push_back(std::move(hook));
-  return static_cast<unsigned>(hooks.size() - 1) | kPostAccumulate;
+  hooks.push_back({new_hook_number(), std::move(hook)});
+  return hooks.back().number;
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // The object behind a Tensor: the array, its gradient, and its place in the graph.
 #pragma once
+#include <atomic>
 #include <memory>
 
 #include "halftape/autograd/tensor.h"
@@ -34,11 +35,14 @@ struct TensorImpl final : RefCounted, FreeListed {
   bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
   bool partial = false;     // of a gradient: autograd/tape/grad_tag.h
   uint32_t rewritten = 0;   // of a base: how often its history changed
-  uint32_t seen = 0;        // of a view: the base's count when the view's history was made
-  Ref<TensorImpl> base;     // of a view made while recording; never a view itself
+  // Of a view: the base's count when the view's history was made.
+  std::atomic<uint32_t> seen = 0;
+  Ref<TensorImpl> base;  // of a view made while recording; never a view itself
   void becomes_view_of(const Tensor& x);
   bool outdated() const { return base && base->rewritten != seen; }
   void renew();
+  /// Renews what is outdated: of threads that read the view at once, the first one does.
+  void catch_up();
   /// Replaces the history; a gradient that is retained follows.
   void set_history(Edge edge);
   /// PyTorch's internal names for the state of a view.
@@ -63,7 +67,7 @@ const Array& TensorBase::array() const {
 bool TensorBase::requires_grad() const {
   if (!impl_) return false;
   if (impl_->outdated()) [[unlikely]]
-    impl_->renew();
+    impl_->catch_up();
   return impl_->history || impl_->accumulator || impl_->unrecorded;
 }
 

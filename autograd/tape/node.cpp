@@ -104,8 +104,9 @@ void Node::run_hooks(Grads& g) const {
   auto in_own_dtype = [&](uint32_t i) { return g[i].to(output(i).dtype); };
   // By index: a hook may register or remove others.
   for (size_t i = 0; i < extras_->hooks.size(); ++i) {
-    const auto [at, hook] = extras_->hooks[i];
+    const auto [number, at, hook] = extras_->hooks[i];
     if (!hook || !has_arrived(at)) continue;
+    if (!g[at].unique()) g[at] = g[at].clone();
     const Tensor given = in_own_dtype(at), changed = hook(given);
     if (!changed.defined()) continue;
     HALFTAPE_CHECK(changed.sizes() == given.sizes(), "backward: a hook on the output of `", name_,
@@ -175,7 +176,7 @@ Grads Accumulate::vjp(Grads gs) {
   if (!after.empty())
     if (const Tensor leaf = slot_.owner(); leaf.defined())
       for (size_t i = 0; i < after.size(); ++i)
-        if (const auto hook = after[i]) hook(leaf);
+        if (const auto hook = after[i].call) hook(leaf);
   return {};
 }
 
@@ -223,11 +224,13 @@ const Array& Saved::array(const Node& by) const {
   const SavedHooks::Packed* packed = hooks_ ? &hooks_->unpack(key_) : nullptr;
   const Array& array = packed ? packed->array : array_;
   const uint64_t version = packed ? packed->version : version_;
-  HALFTAPE_CHECK(array.version() == version, "backward: a tensor of shape ", array.shape(),
-                 " that `", by.name(), "` needs was changed in place after it was saved (version ",
-                 array.version(), ", saved at ", version,
-                 "); use an out-of-place operation or clone() it before the change",
-                 autograd::where_called(by));
+  HALFTAPE_CHECK(
+      array.version() == version, "backward: a tensor of shape ", array.shape(), " that `",
+      by.name(), "` needs was changed in place after it was saved (version ", array.version(),
+      ", saved at ", version,
+      "); data_ptr<T>() and accessors count as changes, const_data_ptr<T>() does not; use an "
+      "out-of-place operation or clone() it before the change",
+      autograd::where_called(by));
   return array;
 }
 

@@ -112,8 +112,12 @@ class Node : public RefCounted, public FreeListed {
 
   /// Hooks and the like, which most nodes do not have.
   struct Extras {
-    using Hook = std::function<Tensor(const Tensor&)>;
-    std::vector<std::pair<uint32_t, Hook>> hooks;  // (output, hook); run first
+    struct Hook {
+      unsigned number;
+      uint32_t output;
+      std::function<Tensor(const Tensor&)> call;  // null: taken back
+    };
+    std::vector<Hook> hooks;                                               // run first
     std::vector<std::pair<uint32_t, std::shared_ptr<GradSlot>>> retained;  // of retain_grad()
     std::string origin;  // what call_site() returned, in anomaly mode
     std::string place;   // of the module that called the op, while the tape is watched
@@ -125,7 +129,8 @@ class Node : public RefCounted, public FreeListed {
   /// a ValueWatcher or anomaly mode was there.
   std::string_view place() const { return extras_ ? extras_->place : std::string_view(); }
   /// Runs the hooks on the gradients that have arrived, and stores the retained ones. Both get a
-  /// gradient in the tensor's dtype. `g` changes only where a hook returns another gradient.
+  /// gradient in the tensor's dtype. `g` changes only where a hook returns another gradient, or
+  /// writes to the one that it gets, which nobody else has.
   void run_hooks(Grads& g) const;
 
   static int64_t live_count();
@@ -174,8 +179,12 @@ class Accumulate final : public Node {
   void detach_leaf() { slot_.cut(); }
   /// Takes over hooks and place of the one that the leaf had before.
   void take_over(Accumulate& former);
-  std::vector<std::function<void(Tensor)>> after;  // hooks that get the leaf once grad() is there
-  Ref<LeafSlots> slots;                            // of a leaf in flat storage, else null
+  struct Hook {
+    unsigned number;
+    std::function<void(Tensor)> call;  // null: taken back
+  };
+  std::vector<Hook> after;  // they get the leaf once grad() is there
+  Ref<LeafSlots> slots;     // of a leaf in flat storage, else null
 
  private:
   void add_to(Tensor& grad, const Tensor& g) const;

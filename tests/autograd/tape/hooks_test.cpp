@@ -48,7 +48,7 @@ TEST_CASE("hooks of a leaf run before its gradient is added, and for grad() too"
   CHECK(autograd::grad({x.sum()}, {x})[0].to_vector() == Values{5, 5});
   x.remove_hook(number);
   CHECK(autograd::grad({x.sum()}, {x})[0].to_vector() == Values{1, 1});
-  CHECK_THROWS_WITH_AS(x.remove_hook(7), doctest::Contains("Invalid index 7"), Error);
+  CHECK_THROWS_WITH_AS(x.remove_hook(number), doctest::Contains("Invalid index"), Error);
 }
 
 TEST_CASE("a hook registered before an in-place change belongs to the value before it") {
@@ -115,6 +115,39 @@ TEST_CASE("each kind of hook is taken back by its own number") {
   for (const unsigned number : {first + 1, two + 1})
     CHECK_THROWS_WITH_AS(x.remove_hook(number), doctest::Contains("Invalid index"), Error);
   CHECK_THROWS_AS((x * 1).remove_hook(two), Error);
+}
+
+TEST_CASE("a hook's number is no other hook's, whatever becomes of the tensor") {
+  const Tensor x = leaf({3});
+  Tensor y = x * 2;
+  int seen = 0;
+  const unsigned first = y.register_hook([&](const Tensor&) { seen += 1; });
+  y.mul_(10);
+  const unsigned second = y.register_hook([&](const Tensor&) { seen += 10; });
+  CHECK(first != second);
+  CHECK_THROWS_WITH_AS(y.remove_hook(first), doctest::Contains("present value has no such hook"),
+                       Error);
+  y.sum().backward({}, true);
+  CHECK(seen == 11);
+  y.remove_hook(second);
+  y.sum().backward();
+  CHECK(seen == 12);
+  // A leaf keeps its hooks while it is frozen.
+  const unsigned of_leaf = x.register_hook([&](const Tensor&) { seen += 100; });
+  const unsigned after = x.register_post_accumulate_grad_hook([&](const Tensor&) { seen += 1000; });
+  x.requires_grad_(false);
+  x.remove_hook(of_leaf);
+  x.remove_hook(after);
+  x.requires_grad_(true);
+  x.sum().backward();
+  CHECK(seen == 12);
+  // One that takes itself back runs once, and those behind it run all the same.
+  unsigned own = 0;
+  own = x.register_hook([&](const Tensor&) { ++seen, x.remove_hook(own); });
+  x.register_hook([&](const Tensor&) { seen += 100; });
+  x.sum().backward();
+  x.sum().backward();
+  CHECK(seen == 213);
 }
 
 TEST_CASE("a leaf may die while another thread's backward hands it a gradient") {
@@ -230,6 +263,26 @@ TEST_CASE("a hook that writes to its gradient changes this pass, and no later on
         });
       y.backward();
       CHECK(x.grad().item<double>() == (pass == 1 ? 6 : 3));
+    }
+    // It changes nobody else's gradient: not that of the other output or of the other term, and not
+    // the one that backward() was given.
+    const auto twice = [](Tensor g) {
+      const NoGradGuard no_grad;
+      g.mul_(2);
+      return Tensor();
+    };
+    for (const bool sum : {false, true}) {
+      const Tensor a = full({}, 5, TensorOptions(d).requires_grad(true)),
+                   b = full({}, 5, TensorOptions(d).requires_grad(true));
+      const Tensor one = a * 3, two = b * 3, seed = full({}, 1, d);
+      two.register_hook(twice);
+      if (sum)
+        (one + two).backward(seed);
+      else
+        autograd::backward({one, two}, {seed, seed});
+      CHECK(a.grad().item<double>() == 3);
+      CHECK(b.grad().item<double>() == 6);
+      CHECK(seed.item<double>() == 1);
     }
     // Each leaf gets a 1 of its own.
     const Tensor leaf = full({}, 5, TensorOptions(d).requires_grad(true));

@@ -140,3 +140,16 @@ TEST_CASE("threads may run backward over one checkpointed or whole loss that is 
   mlp_loss(input, target, {w}, {b}).backward();
   CHECK(all.allclose(w.grad() * 100));
 }
+
+TEST_CASE("threads may read one view whose base was written") {
+  for (int i = 0; i < 200; ++i) {
+    const Tensor x = ones({64}, requires_grad()), h = x * 1, v = h.slice(0, 0, 32);
+    h.mul_(2);  // the view takes its history from the base anew, when it is read
+    Tensor here, there;
+    std::thread other([&] { there = (v * v).sum(); });
+    here = (v * v).sum();
+    other.join();
+    (here + there).backward();
+    CHECK(x.grad().sum().item() == 32 * 16);  // twice d(2x)²/dx
+  }
+}
