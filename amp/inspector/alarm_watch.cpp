@@ -36,6 +36,28 @@ std::ostream& operator<<(std::ostream& out, const Alarm& alarm) {
   return out << alarm.text;
 }
 
+std::ostream& operator<<(std::ostream& out, const Overflow& o) {
+  out << "step " << o.step << ", scale " << o.scale << ": ";
+  const std::string place = o.op + (o.module.empty() ? "" : " in " + o.module);
+  switch (o.where) {
+    case Overflow::Where::Loss:
+      out << "the loss is not finite";
+      break;
+    case Overflow::Where::Unscale:
+      out << "a gradient is not finite once it is divided by the scale";
+      break;
+    case Overflow::Where::Forward:
+    case Overflow::Where::Backward:
+      out << place << " gave " << (o.nan ? "a NaN" : "an infinity") << " in " << o.dtype
+          << (o.where == Overflow::Where::Forward ? ", forward" : ", backward");
+  }
+  if (!o.parameter.empty()) out << "; parameter " << o.parameter;
+  if (!o.call_site.empty()) out << "; called at " << o.call_site;
+  if (o.largest_scale_that_passes == 0.0) out << "; no scale passes";
+  if (o.largest_scale_that_passes > 0.0) out << "; passes at " << *o.largest_scale_that_passes;
+  return out;
+}
+
 AlarmWatch::AlarmWatch(AlarmOptions options, const GradScaler& scaler,
                        const optim::Optimizer* optimizer)
     : options_(std::move(options)),

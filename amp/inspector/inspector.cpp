@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "halftape/amp/inspector/alarm_watch.h"
 #include "halftape/amp/inspector/count_history.h"
@@ -14,6 +16,7 @@
 #include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/core/machine/warn.h"
 #include "halftape/optim/loss_history.h"
 #include "halftape/optim/state/param_storage.h"
 
@@ -49,6 +52,8 @@ class Inspector::Impl {
         history_(history_rows_),
         scales_(history_rows_),
         alarms_(options.alarms, scaler, options.optimizer),
+        optimizer_lives_(options.optimizer ? options.optimizer->lifetime()
+                                           : std::weak_ptr<const void>()),
         scope_(&counter_) {
     counter_.values = options.values;
     counter_.on_scale = [this] { note_scale(); };
@@ -57,6 +62,8 @@ class Inspector::Impl {
   }
 
   void step(const std::function<Tensor()>& loss_again);
+  bool is_of_this_thread() const { return thread_ == std::this_thread::get_id(); }
+  void look_away() { counter_.off = true; }
   /// What a Graph's replays, or a GPU's steps, have counted since the last call.
   void read_history();
 
@@ -105,6 +112,8 @@ class Inspector::Impl {
   bool any_applied_ = false;
   int64_t skips_ = 0;            // that the scaler had counted
   std::deque<int64_t> samples_;  // the steps of `rows`
+  const std::thread::id thread_ = std::this_thread::get_id();
+  const std::weak_ptr<const void> optimizer_lives_;
   ValueWatcher::Scope scope_;
 };
 
@@ -136,6 +145,8 @@ void Inspector::Impl::begin_step() {
 }
 
 void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
+  HALFTAPE_CHECK(!options_.optimizer || !optimizer_lives_.expired(),
+                 "Inspector: InspectorOptions::optimizer is gone; it must outlive the Inspector");
   const ValueWatcher::Scope unwatched(nullptr);
   alarms_.look_at_schedule();
   if (!on_host()) {
@@ -390,7 +401,16 @@ void Inspector::Impl::replay(const std::function<Tensor()>& loss_again) {
 Inspector::Inspector(const nn::Module& model, const GradScaler& scaler,
                      const InspectorOptions& options)
     : impl_(std::make_unique<Impl>(model, scaler, options)) {}
-Inspector::~Inspector() = default;
+Inspector::~Inspector() {
+  if (impl_->is_of_this_thread()) return;
+  // What the other thread still calls stays, and counts nothing more.
+  impl_->look_away();
+  static auto* const left = new std::vector<std::unique_ptr<Impl>>;  // NOLINT: see above
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  left->push_back(std::move(impl_));
+  warn("Inspector: destroyed in another thread than the one that it looks at");
+}
 
 void Inspector::step(const std::function<Tensor()>& loss_again) { impl_->step(loss_again); }
 int64_t Inspector::steps() {
@@ -412,27 +432,5 @@ std::optional<Overflow> Inspector::last_overflow() {
   return overflows().empty() ? std::optional<Overflow>() : impl_->overflows.back();
 }
 const std::vector<Alarm>& Inspector::alarms() { return impl_->alarms(); }
-
-std::ostream& operator<<(std::ostream& out, const Overflow& o) {
-  out << "step " << o.step << ", scale " << o.scale << ": ";
-  const std::string place = o.op + (o.module.empty() ? "" : " in " + o.module);
-  switch (o.where) {
-    case Overflow::Where::Loss:
-      out << "the loss is not finite";
-      break;
-    case Overflow::Where::Unscale:
-      out << "a gradient is not finite once it is divided by the scale";
-      break;
-    case Overflow::Where::Forward:
-    case Overflow::Where::Backward:
-      out << place << " gave " << (o.nan ? "a NaN" : "an infinity") << " in " << o.dtype
-          << (o.where == Overflow::Where::Forward ? ", forward" : ", backward");
-  }
-  if (!o.parameter.empty()) out << "; parameter " << o.parameter;
-  if (!o.call_site.empty()) out << "; called at " << o.call_site;
-  if (o.largest_scale_that_passes == 0.0) out << "; no scale passes";
-  if (o.largest_scale_that_passes > 0.0) out << "; passes at " << *o.largest_scale_that_passes;
-  return out;
-}
 
 }  // namespace halftape::amp

@@ -73,8 +73,9 @@ struct InspectorOptions {
   bool values = true;          // count the values of forward, which name an overflow there
   int64_t kept = 100;          // samples in memory; older ones are dropped
   bool replay = true;          // compute a skipped step again, if step() has a closure
-  /// For alarms about its learning rate, and none about weights that it keeps by another rule than
-  /// Weights::Plain; it also names the parameter that was not finite once it was divided.
+  /// It must outlive the Inspector. For alarms about its learning rate, and none about weights that
+  /// it keeps by another rule than Weights::Plain; it also names the parameter that was not finite
+  /// once it was divided.
   const optim::Optimizer* optimizer = nullptr;
   AlarmOptions alarms = {};
 };
@@ -82,6 +83,7 @@ struct InspectorOptions {
 /// Looks at the numbers that this thread's training steps store, from construction to destruction:
 /// the values of recorded ops and their gradients, in the dtype in which they are stored, and the
 /// gradients of parameters as they arrive. Changes nothing: a training has the same bits with it.
+/// Destroy it in that thread.
 ///
 ///     amp::Inspector inspector(*model, scaler);
 ///     for (…) {

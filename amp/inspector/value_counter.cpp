@@ -70,6 +70,7 @@ std::string_view ValueCounter::module_of(const Node& node, size_t input) {
 }
 
 void ValueCounter::made(const Node& node, const Array& value) {
+  if (off) return;
   const bool scaled = is(node, "scale");  // that of a bad loss is wanted in any case
   if (values || scaled)
     count({.kind = LedgerPlace::Kind::Value,
@@ -80,11 +81,13 @@ void ValueCounter::made(const Node& node, const Array& value) {
 }
 
 void ValueCounter::made_inside(const char* op, const Edge& weight, const Array& value) {
+  if (off) return;
   if (!values) return;
   count({.kind = LedgerPlace::Kind::Value, .op = op, .module = module_of(weight)}, nullptr, value);
 }
 
 void ValueCounter::derived(const Node& node, const Grads& gradients) {
+  if (off) return;
   // What a cast hands on to a parameter without rounding it was counted when it arrived there.
   if (is(node, "to") && node.first.wide) return;
   for (size_t i = 0; i < gradients.size() && i < node.next.size(); ++i) {
@@ -112,6 +115,7 @@ void ValueCounter::derived(const Node& node, const Grads& gradients) {
 }
 
 void ValueCounter::derived_inside(const Node& node, size_t weight, const Array& gradient) {
+  if (off) return;
   count({.kind = LedgerPlace::Kind::Gradient,
          .op = node.name(),
          .module = module_of(node, weight),
@@ -121,6 +125,7 @@ void ValueCounter::derived_inside(const Node& node, size_t weight, const Array& 
 }
 
 void ValueCounter::added(const Node& node, const Grads& sums) {
+  if (off) return;
   for (size_t i = 0; i < sums.size(); ++i)
     if (sums[i].defined())
       count({.kind = LedgerPlace::Kind::Sum,

@@ -1,5 +1,6 @@
 // Counts the numbers that a thread's ops and rules give, on their device; internal to the tools.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -27,6 +28,7 @@ class ValueCounter final : public ValueWatcher {
   void made_inside(const char* op, const Edge& weight, const Array& value) override;
   void derived_inside(const Node& node, size_t weight, const Array& gradient) override;
 
+  std::atomic<bool> off = false;             // nothing is counted, and no parameter is looked for
   std::function<void()> on_scale = nullptr;  // called when a scaler has scaled a loss
   bool values = true;                        // whether values are counted, or gradients alone
   Bins bins = Bins::None;  // of gradients; those of parameters whatever their dtype

@@ -4,8 +4,11 @@
 #include <halftape/halftape.h>
 
 #include <limits>
+#include <memory>
 #include <sstream>
+#include <thread>
 
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
@@ -215,4 +218,26 @@ TEST_CASE("a model that is frozen as a whole has nothing to try, and the error s
   const Tensor in = ones({1}).requires_grad_();
   CHECK_THROWS_WITH_AS(amp::try_scales(t.model, [&] { return (in * t.x).sum(); }),
                        doctest::Contains("no parameter of the model requires grad"), Error);
+}
+
+TEST_CASE("an inspector says that its optimizer is gone, and ends in another thread without harm") {
+  OneParameter t({1});
+  auto optimizer = std::make_unique<optim::SGD>(std::vector<Tensor>{t.x}, optim::SGDOptions(0.1));
+  Inspector inspector(t.model, t.scaler, {.every = 0, .optimizer = optimizer.get()});
+  inspector.step();
+  optimizer.reset();
+  CHECK_THROWS_WITH_AS(inspector.step(), doctest::Contains("InspectorOptions::optimizer is gone"),
+                       Error);
+  const testing::Warnings warnings;
+  std::thread([] {
+    auto own = std::make_unique<OneParameter>(std::vector<double>{1});
+    auto here = std::make_unique<Inspector>(own->model, own->scaler);
+    own->step(own->x.sum());
+    std::thread([&] { here.reset(); }).join();
+    own.reset();
+    OneParameter other({1});  // what this thread computes from now on is not looked at
+    other.step(other.x.sum());
+  }).join();
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(testing::has(warnings.seen[0], "destroyed in another thread"));
 }
