@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/autograd/tape/policy.h"
 #include "halftape/core/check.h"
 #include "halftape/core/machine/flush_denormal.h"
 #include "halftape/io/data/dataset.h"
@@ -65,8 +66,8 @@ struct WorkerException : public Error {
 };
 
 /// The base of loaders: iteration, workers, and loading ahead. With enforce_ordering, batches and
-/// their order are the same for any number of workers. Without workers, exceptions of the dataset
-/// are not wrapped.
+/// their order are the same for any number of workers, unless these share a stateful dataset. The
+/// dataset runs without the caller's autocast. Without workers, its exceptions are not wrapped.
 template <class Dataset, class Batch, class BatchRequest>
 class DataLoaderBase {
  public:
@@ -91,7 +92,7 @@ class DataLoaderBase {
       rewind();
       position_ = position();
     }
-    over_ = exhausted_ = false;
+    over_ = exhausted_ = joined_;
     auto cursor = std::make_shared<detail::Cursor<Batch>>(
         [this, alive = std::weak_ptr(alive_)]() -> std::optional<Batch> {
           HALFTAPE_CHECK(!alive.expired(), "DataLoader: the iterator's loader is no more");
@@ -107,7 +108,7 @@ class DataLoaderBase {
     if (std::exchange(joined_, true)) return;
     over_ = true;
     shuttle_.drain();
-    for (size_t i = 0; i < threads_.size(); ++i) shuttle_.push_job({});
+    for (size_t i = 0; i < threads_.size(); ++i) shuttle_.push_end({});
     threads_.join();
   }
 
@@ -188,6 +189,7 @@ class DataLoaderBase {
   }
 
   std::optional<Batch> load(Dataset& dataset, BatchRequest request) const {
+    const PolicyScope plain(nullptr);
     std::optional<Batch> batch = dataset.get_batch(std::move(request));
     if (pin_ && batch) return detail::pinned(*std::move(batch));
     return batch;
@@ -195,17 +197,18 @@ class DataLoaderBase {
 
   void work(Dataset& dataset) {
     for (;;) {
+      std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
+      if constexpr (kTakesTurns) turn.lock();  // before the job, so that turns come in their order
       Job job = shuttle_.pop_job();
       if (!job.request) return;
       Result result{.sequence_number = job.sequence_number, .batch = {}, .exception = {}};
       try {
-        std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
-        if constexpr (kTakesTurns) turn.lock();
         const halftape::detail::FlushAs caller(job.flush);
         result.batch = load(dataset, *std::move(job.request));
       } catch (...) {
         result.exception = std::current_exception();
       }
+      if constexpr (kTakesTurns) turn.unlock();
       shuttle_.push_result(std::move(result));
     }
   }
@@ -344,7 +347,8 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
 };
 
 /// A loader whose dataset chooses the next examples. All workers have the same dataset, one at a
-/// time; with one of make_shared_dataset(), which must allow for that, all at once.
+/// time; with one of make_shared_dataset(), which must allow for that, all at once, and batches
+/// come in any order.
 template <class Dataset>
 class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type,
                                                  typename Dataset::BatchRequestType> {

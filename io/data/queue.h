@@ -100,6 +100,8 @@ class DataShuttle {
     jobs_.push(std::move(job));
     ++in_flight_;
   }
+  /// A job that ends a worker, and gives no result.
+  void push_end(Job job) { jobs_.push(std::move(job)); }
   void push_result(Result result) { results_.push(std::move(result)); }
   Job pop_job() { return jobs_.pop(); }
   /// Nothing if no job is in flight. A timeout changes nothing.

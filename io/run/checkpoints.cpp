@@ -48,6 +48,7 @@ std::vector<fs::path> Checkpoints::files() const {
 
 fs::path Checkpoints::save(const TrainState& state) const {
   HALFTAPE_CHECK(state.step >= 0, "Checkpoints: the step is ", state.step, ", expected 0 or more");
+  const std::lock_guard one_save(*one_save_);
   std::error_code error;
   if (!lock_) {
     make_folders("Checkpoints", folder_);

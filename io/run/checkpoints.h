@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -33,6 +34,7 @@ class Checkpoints {
   std::filesystem::path folder_;
   int64_t keep_;
   mutable std::shared_ptr<const int> lock_;
+  std::shared_ptr<std::mutex> one_save_ = std::make_shared<std::mutex>();  // at a time
 };
 
 }  // namespace halftape

@@ -3,6 +3,7 @@
 #include "halftape/io/run/train_state.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -56,6 +57,7 @@ Generator generator_of(const std::string& text, const std::string& key) {
   if (const std::string_view waiting = next(); waiting != "-")
     mt.next_normal = number_of<double>(waiting, key);
   for (uint32_t& word : mt.words) word = number_of<uint32_t>(next(), key);
+  HALFTAPE_CHECK(rest.empty(), "TrainState: \"", key, "\": more words than an mt19937 has");
   return g;
 }
 
@@ -188,10 +190,13 @@ void load_async(const std::string& name, optim::AsyncOptimizer& optimizer, const
                 const Contents& saved) {
   const auto own = numbers_below(saved.metadata, name + ".async.");
   HALFTAPE_CHECK(own.contains("steps") && own.contains("stale"), "no step and no staleness there");
+  const double steps = own.at("steps");
+  HALFTAPE_CHECK(steps >= 0 && steps <= 0x1p53 && steps == std::floor(steps), "it has ", steps,
+                 " steps, expected a whole number from 0 on");
   optim::AsyncOptimizerState state{saved_optimizer(name, optimizer.param_groups(), names, saved),
                                    {},
                                    {},
-                                   static_cast<int64_t>(own.at("steps")),
+                                   static_cast<int64_t>(steps),
                                    own.at("stale") != 0};
   for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
     // The model's present weights, which are also the newest ones unless the model is behind.

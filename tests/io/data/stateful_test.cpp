@@ -32,15 +32,49 @@ TEST_CASE("the workers of a stateful dataset have one dataset, whether it can be
     Copied(const Copied& other) : Countdown() { left = other.left; }
     Copied(Copied&&) = default;
   };
-  const auto sums = [](auto loader) {
-    std::vector<int> of_epochs(3);
-    for (int& sum : of_epochs)
-      for (const int batch : *loader) sum += batch;
-    return of_epochs;
+  const auto numbers = [](auto loader) {
+    std::vector<int> all;
+    for (int epoch = 0; epoch < 3; ++epoch)
+      for (const int batch : *loader) all.push_back(batch);
+    return all;
   };
-  const std::vector<int> expected(3, 5050);
+  std::vector<int> expected;  // in this order, whichever worker is first
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (int i = 100; i > 0; --i) expected.push_back(i);
   for (const size_t workers : {0, 1, 3}) {
-    CHECK(sums(make_data_loader(Countdown(), DataLoaderOptions(4).workers(workers))) == expected);
-    CHECK(sums(make_data_loader(Copied(), DataLoaderOptions(4).workers(workers))) == expected);
+    CHECK(numbers(make_data_loader(Countdown(), DataLoaderOptions(4).workers(workers))) ==
+          expected);
+    CHECK(numbers(make_data_loader(Copied(), DataLoaderOptions(4).workers(workers))) == expected);
   }
+}
+
+TEST_CASE("a loader that was joined gives nothing more, and waits for nothing") {
+  for (const size_t workers : {0, 1, 3}) {
+    auto loader = make_data_loader(datasets::Digits(), DataLoaderOptions(100).workers(workers));
+    {
+      auto i = loader->begin();
+      ++i;
+    }
+    const auto saved = loader->state_dict();
+    loader->join();
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      int batches = 0;
+      for (const auto& batch : *loader) batches += static_cast<int>(batch.size() > 0);
+      CHECK(batches == 0);
+      loader->load_state_dict(saved);
+    }
+  }
+}
+
+TEST_CASE("a dataset computes in the same dtypes in the caller's thread and in a worker") {
+  struct Products : datasets::Dataset<Products, Dtype> {
+    Dtype get(size_t) override { return matmul(ones({2, 2}), ones({2, 2})).dtype(); }
+    std::optional<size_t> size() const override { return 3; }
+  };
+  const amp::autocast region(kCPU, kBFloat16);
+  for (const size_t workers : {0, 2}) {
+    const auto loader = make_data_loader(Products(), DataLoaderOptions(3).workers(workers));
+    for (const auto& batch : *loader) CHECK(batch == std::vector<Dtype>(3, kFloat32));
+  }
+  CHECK(matmul(ones({2, 2}), ones({2, 2})).dtype() == kBFloat16);
 }

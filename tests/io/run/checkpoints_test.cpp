@@ -3,6 +3,8 @@
 
 #include <halftape/halftape.h>
 
+#include <thread>
+
 #include "halftape/core/machine/os.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
@@ -63,6 +65,9 @@ TEST_CASE("the last few checkpoints are kept, and other files in the folder are 
   checkpoints.save(run.state);
   CHECK(steps(checkpoints) == std::vector<int64_t>{20, 100, 101});
   CHECK(read_bytes(folder / "a/b/notes") == "mine");
+  run.state.step = -1;
+  CHECK(has(message([&] { checkpoints.save(run.state); }), "the step is -1, expected 0 or more"));
+  CHECK(steps(checkpoints) == std::vector<int64_t>{20, 100, 101});
   CHECK(
       has(message([&] { Checkpoints none(folder.path(), 0); }), "keep is 0, expected at least 1"));
 }
@@ -164,3 +169,24 @@ TEST_CASE("the kernel gives the folder back when a run is killed") {
   close(ready[1]);
 }
 #endif
+
+TEST_CASE("two threads may save in one folder by one object") {
+  TempFolder folder;
+  const Checkpoints checkpoints(folder / "run", 100);
+  const auto save = [&](int64_t from) {
+    LinearRun run;
+    for (int64_t i = 0; i < 10; ++i) {
+      run.state.step = from + 2 * i;
+      checkpoints.save(run.state);
+    }
+  };
+  const Warnings warnings;
+  std::thread other([&] { save(1); });
+  save(2);
+  other.join();
+  CHECK(warnings.seen.empty());
+  CHECK(steps(checkpoints).size() == 20);
+  LinearRun run;
+  CHECK(checkpoints.load_latest(run.state));
+  CHECK(run.state.step == 20);
+}

@@ -128,5 +128,19 @@ TEST_CASE("an asynchronous optimizer that refuses its state leaves the run as it
   CHECK(has(refusal, "\"optimizer\" refuses its state, and nothing was changed"));
   CHECK(has(refusal, "lacks its newest weights"));
   CHECK(here.bytes(folder) == before);
+  // Its own numbers, which were lost, or speak against the tensors.
+  const auto said = [&](const std::string& number, const char* changed) {
+    safetensors::Metadata metadata = contents.metadata;
+    REQUIRE(metadata.erase("optimizer.async." + number) == 1);
+    if (changed) metadata.emplace("optimizer.async." + number, changed);
+    safetensors::save_file(contents.tensors, folder / "bad", metadata);
+    return message([&] { here.state().load(folder / "bad"); });
+  };
+  for (const char* number : {"steps", "stale"})
+    CHECK(has(said(number, nullptr), "no step and no staleness there"));
+  CHECK(has(said("stale", "0"), "has newest weights"));
+  for (const char* steps : {"nan", "-1", "0.5", "1e300"})
+    CHECK(has(said("steps", steps), "expected a whole number from 0 on"));
+  CHECK(here.bytes(folder) == before);
   here.steps(4);  // and goes on
 }
