@@ -31,7 +31,14 @@ void Work::State::wait() {
   std::unique_lock lock(mutex_);
   ends_.wait(lock, [this] { return ended_; });
   if (error_) std::rethrow_exception(error_);
-  if (const auto finish = std::exchange(finish_, {})) finish();
+  const auto finish = std::exchange(finish_, {});
+  if (!finish) return;
+  try {
+    finish();
+  } catch (...) {  // the result is not where it belongs: every wait() says so
+    error_ = std::current_exception();
+    throw;
+  }
 }
 
 CallQueue::CallQueue(Place place, std::unique_ptr<Engine> engine, std::unique_ptr<Watch> watch,

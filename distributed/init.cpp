@@ -1,9 +1,11 @@
 // Meeting the other processes, and the default group.
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <utility>
 
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/scoped_value.h"
 #include "halftape/core/machine/sockets.h"
 #include "halftape/distributed/engine/choice.h"
 #include "halftape/distributed/engine/loader.h"
@@ -19,6 +21,7 @@ namespace {
 struct DefaultGroup {
   std::mutex mutex;
   std::shared_ptr<ProcessGroup> group;
+  bool is_made = false;  // at this moment
 };
 DefaultGroup& the_default() {
   static DefaultGroup one;
@@ -129,13 +132,23 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
 
 std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
   DefaultGroup& all = the_default();
-  const std::lock_guard lock(all.mutex);
-  HALFTAPE_CHECK(!all.group,
+  std::unique_lock lock(all.mutex);
+  HALFTAPE_CHECK(!all.group && !all.is_made,
                  "init_process_group: there is a default group already; call "
                  "destroy_process_group() first, or use new_process_group()");
-  all.group = new_process_group(options);
+  const ScopedValue<bool> is_made(all.is_made, true);  // ends, as it began, with the lock
+  lock.unlock();                                       // for others that ask meanwhile
+  std::shared_ptr<ProcessGroup> group;
+  std::exception_ptr failed;
+  try {
+    group = new_process_group(options);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  lock.lock();
+  if (failed) std::rethrow_exception(failed);
   static const AtTheEnd goodbye;
-  return all.group;
+  return all.group = std::move(group);
 }
 
 bool is_initialized() {

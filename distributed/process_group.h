@@ -75,7 +75,7 @@ struct GroupOptions {
 /// Tensors may have any strides, but must not overlap themselves. No call records a history. Calls
 /// throw Error when their tensors do not fit, before anything is sent; what happens on the way is
 /// thrown by Work::wait(), and at once where async_op is false.
-class ProcessGroup {
+class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   /// One process of a group. Null for the engine: a group of one. The watch, which tells `news`,
   /// may be null, too: then a lost process is noticed by the timeout alone.

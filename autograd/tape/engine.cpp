@@ -391,6 +391,8 @@ void backward(const TensorList& outputs, const TensorList& grad_outputs,
   put_off.call();
 }
 
+const void* current_backward() { return PutOff::current; }
+
 void queue_callback(std::function<void()> f) {
   if (PutOff* put_off = PutOff::current)
     put_off->add(std::move(f));

@@ -25,4 +25,8 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs,
 /// f throws. If the pass fails, f is destroyed. Outside of backward(), f is called at once.
 void queue_callback(std::function<void()> f);
 
+/// Tells the backward() that runs in this thread, of nested ones the outermost, from those of other
+/// threads; null outside of backward().
+const void* current_backward();
+
 }  // namespace halftape::autograd

@@ -93,6 +93,9 @@ void Impl::arrived(size_t param) {
   if (pass_.expired()) begin_pass();
   const std::shared_ptr<Pass> pass = pass_.lock();
   if (!pass) return;  // outside of a backward(): begin_pass() has done all
+  HALFTAPE_CHECK(pass->backward == autograd::current_backward(),
+                 "DistributedDataParallel: two threads run backward() through one model; let one "
+                 "end before the next begins, so that all ranks send the same buckets");
   HALFTAPE_CHECK(no_sync > 0 || !GradMode::is_enabled(),
                  "DistributedDataParallel: backward(create_graph = true) would lose the graph of "
                  "the reduced gradients; use autograd::grad(), or no_sync()");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "halftape/autograd/tape/engine.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/distributed/data_parallel/bucket.h"
 #include "halftape/distributed/data_parallel/data_parallel.h"
@@ -78,6 +79,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
  private:
   /// What is known of one backward().
   struct Pass {
+    const void* backward = autograd::current_backward();
     std::vector<bool> arrived;    // of each parameter
     std::vector<size_t> missing;  // of each bucket: gradients that have not arrived
     Reduction reduction;

@@ -9,8 +9,11 @@ Tensor sync_sum(const Tensor& x, ProcessGroup& group) {
   HALFTAPE_CHECK(x.defined() && x.is_floating_point(), "sync_sum: needs a floating tensor");
   const Tensor sum(x.array().clone());
   group.all_reduce(sum, ReduceOp::Sum, {.label = "sync_sum"});
+  // The graph keeps a shared group, which its module may not outlive.
   return record("sync_sum", sum.array(), {&x},
-                [&group](Node&, const Tensor& g) -> Grads { return {sync_sum(g, group)}; });
+                [&group, owner = group.weak_from_this().lock()](Node&, const Tensor& g) -> Grads {
+                  return {sync_sum(g, group)};
+                });
 }
 
 SyncBatchNormImpl::SyncBatchNormImpl(const nn::BatchNormOptions& o,
