@@ -50,8 +50,8 @@ S* statistics(const Array& a) {
 /// Two passes; the second corrects the rounding of the first one's mean: Chan, Golub & LeVeque
 /// 1983, The American Statistician 37(3).
 template <class S, class Team, int kHeld>
-__global__ void norm_rows(const __grid_constant__ Rows<2> a,
-                          const __grid_constant__ RowForward<S> p) {
+__global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
+    norm_rows(const __grid_constant__ Rows<2> a, const __grid_constant__ RowForward<S> p) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
     Inputs<S, Team, 2, kHeld> in(a, at, S(0));
     const S n = static_cast<S>(a.length);
@@ -93,8 +93,8 @@ __global__ void norm_rows(const __grid_constant__ Rows<2> a,
 
 /// dx of rows from g and x.
 template <class S, class Team, int kHeld>
-__global__ void norm_grad_rows(const __grid_constant__ Rows<3> a,
-                               const __grid_constant__ RowBackward<S> p) {
+__global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
+    norm_grad_rows(const __grid_constant__ Rows<3> a, const __grid_constant__ RowBackward<S> p) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[3]) {
     Inputs<S, Team, 3, kHeld> in(a, at, S(0));
     const S mean = p.mean ? p.mean[row] : S(0), rstd = p.rstd[row];
@@ -248,7 +248,8 @@ struct Finish {
   int64_t* batches;  // or null
 };
 template <class S>
-__global__ void finish_statistics(const __grid_constant__ Finish<S> f) {
+__global__ void __launch_bounds__(kWholeBlock, 1)
+    finish_statistics(const __grid_constant__ Finish<S> f) {
   const auto moment = [&](int k, int64_t c) { return f.moments[k * f.channels + c]; };
   const auto statistic = [&](int k, int64_t c) {
     return k == 0 ? load<S>(f.origin + c * f.origin_step, f.origin_dtype) + moment(1, c)

@@ -13,7 +13,8 @@ namespace halftape::cuda {
 namespace {
 
 template <class S, class Team, int kHeld>
-__global__ void softmax_rows(const __grid_constant__ Rows<2> a, bool log) {
+__global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
+    softmax_rows(const __grid_constant__ Rows<2> a, bool log) {
   for_rows<Team>(a, [&](int64_t, char* const(&at)[2]) {
     constexpr S lowest = -std::numeric_limits<S>::infinity();  // adds e^−∞ = 0
     Inputs<S, Team, 2, kHeld> in(a, at, lowest);
@@ -44,7 +45,8 @@ __global__ void softmax_rows(const __grid_constant__ Rows<2> a, bool log) {
 }
 
 template <class S, class Team, int kHeld>
-__global__ void softmax_grad_rows(const __grid_constant__ Rows<3> a, bool log) {
+__global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
+    softmax_grad_rows(const __grid_constant__ Rows<3> a, bool log) {
   for_rows<Team>(a, [&](int64_t, char* const(&at)[3]) {
     Inputs<S, Team, 3, kHeld> in(a, at, S(0));
     S total = 0;
@@ -113,8 +115,8 @@ __device__ void write_zeros(In& in) {
 
 /// The loss of each row, and its gradient by the row.
 template <class S, class Team, int kHeld>
-__global__ void cross_entropy_rows(const __grid_constant__ Rows<2> a,
-                                   const __grid_constant__ Targets<S> o) {
+__global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
+    cross_entropy_rows(const __grid_constant__ Rows<2> a, const __grid_constant__ Targets<S> o) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
     const int64_t t = o.target[row];
     const bool counts = t != o.ignored, first = threadIdx.x % Team::kSize == 0;

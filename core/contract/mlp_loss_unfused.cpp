@@ -130,10 +130,11 @@ class Steps {
 void unfused(Backend& on, const MlpLoss& m) { Steps(on, m).run(); }
 
 bool is_small(const MlpLoss& m) {
-  return is_16bit(m.dtype()) && m.x.size(0) > 0 && m.x.size(1) <= kSmallWidth &&
+  const auto narrow = [](int64_t width) { return width > 0 && width <= kSmallWidth; };
+  return is_16bit(m.dtype()) && m.x.size(0) > 0 && narrow(m.x.size(1)) &&
          m.weights.size() <= kFewLayers &&
          std::all_of(m.weights.begin(), m.weights.end(),
-                     [](const Array& w) { return w.size(0) <= kSmallWidth; });
+                     [&](const Array& w) { return narrow(w.size(0)); });
 }
 
 }  // namespace halftape

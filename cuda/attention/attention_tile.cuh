@@ -251,7 +251,8 @@ __device__ __forceinline__ int nearby(int64_t distance) {
   return static_cast<int>(distance < -far ? -far : distance > far ? far : distance);
 }
 
-/// s ← scale·s + mask, −∞ where a key takes no part.
+/// s ← scale·s + mask, −∞ where a key takes no part. Turned, the rows beyond the last query do not,
+/// either: a key that is not finite would make them NaN, and they enter its gradient.
 template <bool kTurned, int N>
 __device__ __forceinline__ void mask_scores(float (&s)[N][4], const AttentionTask& a,
                                             const Place& place, Corner<kTurned> at) {
@@ -277,10 +278,13 @@ __device__ __forceinline__ void mask_scores(float (&s)[N][4], const AttentionTas
   }
   // Distances across the whole tile, from any thread's corner, are below 64.
   const int ahead = nearby(at.query - at.key);
-  if (keys >= kAttentionRows && (!a.causal || ahead >= kAttentionRows)) return;
+  if (keys >= kAttentionRows && (!kTurned || queries >= kAttentionRows) &&
+      (!a.causal || ahead >= kAttentionRows))
+    return;
   each_score<N>([&](int n, int r, int i) {
     const int down = at.down(n, r, i), right = at.right(n, r, i);
-    if (right >= keys || (a.causal && right - down > ahead)) s[n][2 * r + i] = hidden;
+    if (right >= keys || (kTurned && down >= queries) || (a.causal && right - down > ahead))
+      s[n][2 * r + i] = hidden;
   });
 }
 

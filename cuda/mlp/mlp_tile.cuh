@@ -250,7 +250,7 @@ __device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
   const auto all = [&](auto t) {
     each_pair(both, [&](int q, int h) {
       next[2 * j + q / 2][q % 2 * 2 + h] =
-          f(t, 8 * h * stride + 32 * j + 8 * q, h, c[q][2 * h], c[q][2 * h + 1]);
+          f(t, 8 * h * stride + 32 * j + 8 * q, h, 32 * j + 8 * q, c[q][2 * h], c[q][2 * h + 1]);
     });
   };
   if (activation == Activation::None) return all(Type<Identity>{});
@@ -266,8 +266,9 @@ __device__ __forceinline__ void each_activation(unsigned (&next)[K][4], int j,
     const int q = p / 2, h = p % 2;
     unsigned made = 0;
     if (q < 2 || both)
-      with_formula(activation,
-                   [&](auto t) { made = f(t, 8 * h * stride + 32 * j + 8 * q, h, u[0], v[0]); });
+      with_formula(activation, [&](auto t) {
+        made = f(t, 8 * h * stride + 32 * j + 8 * q, h, 32 * j + 8 * q, u[0], v[0]);
+      });
 #pragma unroll
     for (int i = 0; i < 7; ++i) u[i] = u[i + 1], v[i] = v[i + 1], y[i] = y[i + 1];
     y[7] = made;

@@ -199,6 +199,8 @@ struct Tile {
     }
   }
 
+  // Beyond the last row and column of what the tile holds there are zeros, since a product of what
+  // is infinite and of padding would be NaN, and reach every output of its row.
   /// Applies the activation to a hidden layer's outputs, for the next product and for backward.
   __device__ __forceinline__ void hidden(int l, int j, const float (&c)[4][4], bool both) {
     const Layer& o = task.layers[l];
@@ -206,10 +208,11 @@ struct Tile {
     T* const outputs = block.shared + task.layers[l + 1].input_at + own * stride + block.lane.t;
     T* const inputs = block.shared + o.slope_at + own * stride + block.lane.t;
     each_activation<T>(next, j, c, both, stride, task.activation,
-                       [&](auto t, int at, int h, float u, float v) -> unsigned {
+                       [&](auto t, int at, int h, int column, float u, float v) -> unsigned {
                          using Op = typename decltype(t)::type;
+                         const int left = live(h) ? o.out - column - block.lane.t : 0;
                          const unsigned y =
-                             live(h) ? pair_of<T>(Op::f(u), Op::f(v)) : 0;  // 0: of no row
+                             pair_of<T>(left > 0 ? Op::f(u) : 0.f, left > 1 ? Op::f(v) : 0.f);
                          if (task.gradients) *reinterpret_cast<unsigned*>(outputs + at) = y;
                          if (Op::saves == Saves::Input && task.gradients)
                            *reinterpret_cast<unsigned*>(inputs + at) = pair_of<T>(u, v);
@@ -314,12 +317,12 @@ struct Tile {
     const T* const saved =
         task.saves_input ? slopes : block.shared + task.layers[l].input_at + first;
     each_activation<T>(next, j, c, both, stride, task.activation,
-                       [&](auto t, int at, int h, float u, float v) -> unsigned {
+                       [&](auto t, int at, int h, int column, float u, float v) -> unsigned {
                          using Op = typename decltype(t)::type;
                          const unsigned s = *reinterpret_cast<const unsigned*>(saved + at);
-                         const unsigned y =
-                             live(h) ? pair_of<T>(Op::df(u, low_of<T>(s)), Op::df(v, high_of<T>(s)))
-                                     : 0;
+                         const int left = live(h) ? task.layers[l].in - column - block.lane.t : 0;
+                         const unsigned y = pair_of<T>(left > 0 ? Op::df(u, low_of<T>(s)) : 0.f,
+                                                       left > 1 ? Op::df(v, high_of<T>(s)) : 0.f);
                          *reinterpret_cast<unsigned*>(slopes + at) = y;
                          return y;
                        });

@@ -20,6 +20,7 @@ struct Rows {
 /// The threads that work on one row. all() gives each of them the values of all, joined.
 struct Warp {
   static constexpr int kSize = kWarp;
+  static constexpr unsigned kBlock = kThreads;
   template <class Op, class S>
   __device__ static S all(S x) {
     return __shfl_sync(kWholeWarp, join_lanes<Op>(x), 0);
@@ -27,6 +28,7 @@ struct Warp {
 };
 struct Block {
   static constexpr int kSize = kRowThreads;
+  static constexpr unsigned kBlock = kRowThreads;
   template <class Op, class S>
   __device__ static S all(S x) {
     __shared__ S of_warps[kWarp];

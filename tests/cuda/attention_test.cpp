@@ -6,6 +6,7 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/nonfinite.h"
 #if defined(HALFTAPE_SIMT)
 #include "runtime/device.h"
 #include "settings.h"
@@ -83,6 +84,24 @@ TEST_SUITE("cuda") {
         if (wanted & 2) CHECK(same(some.dk, all.dk));
         if (wanted & 4) CHECK(same(some.dv, all.dv));
       }
+    }
+  }
+
+  TEST_CASE("a masked key that is not finite enters no gradient, whatever the number of queries") {
+    for (const int64_t queries : {32, 33, 50, 70}) {
+      CAPTURE(queries);
+      AttentionGrad d = task_of({1, 2, queries, 40, 16, 16}, kFloat16);
+      const Array mask = full({40}, 1, kBool, kCUDA);
+      backend(kCUDA).fill(mask.slice(0, 7, 8), 0);
+      backend(kCUDA).fill(d.of.k.slice(2, 7, 8), testing::kNaN);
+      d.of.mask = mask.expand({1, 2, queries, 40});
+      run(d);
+      const Array found = full({}, 0, kFloat32, kCUDA);
+      for (const Array& a : {d.dk, d.dv})
+        for (int64_t key = 0; key < 40; ++key) {
+          backend(kCUDA).check_finite(std::array{a.slice(2, key, key + 1)}, found);
+          CHECK(read_double(found) == 0);
+        }
     }
   }
 

@@ -81,6 +81,41 @@ TEST_SUITE("cuda") {
     CHECK(far_apart(gpu, m, 1.5 * epsilon(kFloat16)) == "");
   }
 
+  TEST_CASE("an activation that is infinite beside a padded width is not NaN") {
+    for (const Dtype dtype : {kFloat16, kBFloat16})
+      for (size_t activation = 0; activation < std::size(kActivations); ++activation)
+        for (const int64_t width : {24, 17, 32}) {
+          const Case c{dtype, {8, width, width, 3}, 40, activation};
+          CAPTURE(c);
+          MlpLoss m = task_of(c, 4);
+          cpu_backend().fill(m.x.slice(0, 3, 4).slice(1, 2, 3), kInf);
+          const MlpLoss gpu = on_gpu(m);
+          backend(kCUDA).run(gpu);
+          cpu_backend().run(m);
+          const double wanted = read_double(m.loss), got = read_double(gpu.loss);
+          CHECK(std::isnan(got) == std::isnan(wanted));
+          CHECK(std::isinf(got) == std::isinf(wanted));
+          const bool saturates = activation >= 4;  // tanh and sigmoid
+          CHECK(std::isfinite(wanted) == saturates);
+          if (saturates) CHECK(std::abs(got - wanted) <= 16 * epsilon(dtype) * std::abs(wanted));
+          for (size_t l = 1; l < m.dweights.size() && saturates; ++l) {
+            const Array found = full({}, 0, kFloat32, kCPU);
+            cpu_backend().check_finite(std::array{on_cpu(gpu.dweights[l])}, found);
+            CHECK(read_double(found) == 0);
+          }
+        }
+  }
+
+  TEST_CASE("an MLP without inputs is left to the formula") {
+    MlpLoss m = task_of({kFloat16, {8, 72, 3}, 40}, 4);
+    m.x = Array({40, 0}, kFloat16, kCPU), m.dx = Array({40, 0}, kFloat16, kCPU);
+    m.weights[0] = Array({72, 0}, kFloat32, kCPU), m.dweights[0] = Array({72, 0}, kFloat32, kCPU);
+    const MlpLoss gpu = on_gpu(m);
+    backend(kCUDA).run(gpu);
+    cpu_backend().run(m);
+    CHECK(far_apart(gpu, m, 1.5 * epsilon(kFloat16)) == "");
+  }
+
   TEST_CASE("an MLP's x is rounded as it is read") {
     for (const Dtype dtype : {kFloat16, kBFloat16}) {
       for (const int64_t in : {8, 64, 5}) {
