@@ -27,12 +27,11 @@ variable_list AutogradContext::get_saved_variables() const {
   return out;
 }
 
-bool AutogradContext::needs_input_grad(size_t argument) const {
+bool AutogradContext::needs_input_grad(size_t tensor) const {
   HALFTAPE_CHECK(node_, "needs_input_grad: only backward() can ask");
-  HALFTAPE_CHECK(argument < node_->arguments.size(), "needs_input_grad: `", node_->name(),
-                 "` has no argument ", argument);
-  const int at = node_->arguments[argument];
-  return at >= 0 && node_->wants(static_cast<size_t>(at));
+  HALFTAPE_CHECK(tensor < node_->next.size(), "needs_input_grad: `", node_->name(), "` has ",
+                 node_->next.size(), " tensors among its arguments, not one with number ", tensor);
+  return node_->wants(tensor);
 }
 
 bool AutogradContext::needs_input_grad(std::initializer_list<IndexRange> ranges) const {

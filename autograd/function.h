@@ -78,10 +78,11 @@ class AutogradContext {
   void mark_non_differentiable(const variable_list& outputs) { non_differentiable_ = outputs; }
   /// With false, gradients of unused outputs arrive undefined instead of zero.
   void set_materialize_grads(bool on) { materialize_ = on; }
-  /// In backward(): true if this argument of forward() wants a gradient. Arguments that are no
-  /// tensors are counted, too.
-  bool needs_input_grad(size_t argument) const;
-  /// True if any argument of these ranges (first, one past the last) does.
+  /// In backward(): true if this one of the tensors among forward()'s arguments wants a gradient.
+  /// As in LibTorch only tensors are counted, those of lists one by one; in Python all arguments
+  /// are.
+  bool needs_input_grad(size_t tensor) const;
+  /// True if any tensor of these ranges (first, one past the last) does.
   bool needs_input_grad(std::initializer_list<IndexRange> ranges) const;
 
   /// The dtype policy under which backward() runs; null for none (amp/function.h).

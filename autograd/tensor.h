@@ -264,23 +264,20 @@ class Tensor : public TensorBase {
              bool keepdim = false) const;
   Tensor std(const Dims& dims = {}, std::optional<Scalar> correction = {},
              bool keepdim = false) const;
-  // With a flag instead of a correction; var(1) is refused, as a dimension or a flag.
-  template <std::same_as<bool> Flag>
-  Tensor var(const Dims& dims, Flag unbiased, bool keepdim = false) const {
-    return var(dims, std::optional<Scalar>(unbiased ? 1 : 0), keepdim);
-  }
-  template <std::same_as<bool> Flag>
-  Tensor std(const Dims& dims, Flag unbiased, bool keepdim = false) const {
-    return this->std(dims, std::optional<Scalar>(unbiased ? 1 : 0), keepdim);
-  }
-  template <std::same_as<bool> Flag>
-  Tensor var(Flag unbiased) const {
-    return var(Dims(), unbiased);
-  }
-  template <std::same_as<bool> Flag>
-  Tensor std(Flag unbiased) const {
-    return this->std(Dims(), unbiased);
-  }
+  // With a flag instead of a correction. var(1) is refused: in Python the number is a dimension, in
+  // LibTorch it is a flag.
+#define HALFTAPE_WITH_FLAG(name)                                                       \
+  template <std::same_as<bool> Flag>                                                   \
+  Tensor name(const Dims& dims, Flag unbiased, bool keepdim = false) const {           \
+    return this->name(dims, std::optional<Scalar>(unbiased ? 1 : 0), keepdim);         \
+  }                                                                                    \
+  Tensor name(std::same_as<bool> auto flag) const { return this->name(Dims(), flag); } \
+  template <std::integral Number>                                                      \
+  requires(!std::same_as<Number, bool>) Tensor name(Number)                            \
+  const = delete;
+  HALFTAPE_WITH_FLAG(var)
+  HALFTAPE_WITH_FLAG(std)
+#undef HALFTAPE_WITH_FLAG
   Tensor norm(Scalar p = 2) const;
   Tensor norm(std::optional<Scalar> p, const Dims& dims, bool keepdim = false,
               std::optional<Dtype> dtype = {}) const;
@@ -304,6 +301,7 @@ class Tensor : public TensorBase {
                                   bool descending = false) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
   Tensor argsort(bool stable, int64_t dim, bool descending = false) const;
+  Tensor argsort(std::same_as<bool> auto stable) const { return argsort(stable, -1); }
   Tensor msort() const;
   std::tuple<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true,
                                   bool sorted = true) const;

@@ -19,6 +19,7 @@ class Error : public std::runtime_error {
     return traced_ ? traced_->c_str() : what_without_backtrace();
   }
   const char* what_without_backtrace() const noexcept { return std::runtime_error::what(); }
+  std::string msg() const { return what_without_backtrace(); }  // LibTorch's name for it
 
  private:
   std::shared_ptr<const std::string> traced_;  // null without a backtrace

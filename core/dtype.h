@@ -36,6 +36,15 @@ enum class Dtype : uint8_t {
 #define HALFTAPE_ROW(D, ...) D,
   HALFTAPE_DTYPES(HALFTAPE_ROW)
 #undef HALFTAPE_ROW
+  // LibTorch's names of at::ScalarType.
+  Byte = UInt8,
+  Char = Int8,
+  Short = Int16,
+  Int = Int32,
+  Long = Int64,
+  Half = Float16,
+  Float = Float32,
+  Double = Float64,
 };
 
 #define HALFTAPE_ROW(D, ...) inline constexpr Dtype k##D = Dtype::D;

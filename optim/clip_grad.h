@@ -1,7 +1,7 @@
 // Gradient clipping, under LibTorch's names. With a GradScaler, call scaler.unscale_(optimizer)
 // first: gradients that are still scaled throw, and so do sums of gradients of different scales.
 #pragma once
-#include <compare>
+#include <ostream>
 #include <utility>
 
 #include "halftape/autograd/tensor.h"
@@ -13,15 +13,24 @@ namespace halftape::nn::utils {
 /// multiplied the norm (or value) by the scale.
 enum class ScaledGrads : uint8_t { Refuse, Allow };
 
-/// The result of clip_grad_norm_: a one-element tensor that converts to double, as LibTorch
-/// returns. Only the conversion waits for the device: `double norm = clip_grad_norm_(…)`.
-class TotalNorm : public Tensor {
+/// The result of clip_grad_norm_: a number, as LibTorch returns, that is still on its device. It
+/// also converts to the tensor of one element that it is. Only a conversion to double, item() and
+/// printing wait for the device.
+class TotalNorm {
  public:
-  explicit TotalNorm(Tensor norm) : Tensor(std::move(norm)) {}
-  operator double() const { return item<double>(); }  // NOLINT: as LibTorch
-  friend std::partial_ordering operator<=>(const TotalNorm& a, double b) {
-    return static_cast<double>(a) <=> b;
+  explicit TotalNorm(Tensor norm) : norm_(std::move(norm)) {}
+  operator double() const { return norm_.item<double>(); }  // NOLINT: as LibTorch
+  operator const Tensor&() const { return norm_; }          // NOLINT: both are wanted
+  template <class T = double>
+  T item() const {
+    return norm_.item<T>();
   }
+  friend std::ostream& operator<<(std::ostream& out, const TotalNorm& norm) {
+    return out << static_cast<double>(norm);
+  }
+
+ private:
+  Tensor norm_;
 };
 
 /// Scales all gradients so that their joint norm is at most max_norm; returns the norm before, as a

@@ -85,6 +85,8 @@ namespace functional {
 struct LayerNormFuncOptions {
   LayerNormFuncOptions(Shape normalized_shape)  // NOLINT: as LibTorch
       : normalized_shape_(std::move(normalized_shape)) {}
+  LayerNormFuncOptions(std::initializer_list<int64_t> sizes)  // NOLINT: as the other
+      : normalized_shape_(sizes) {}
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(Tensor, bias) = {};
@@ -94,6 +96,8 @@ struct LayerNormFuncOptions {
 struct RMSNormFuncOptions {
   RMSNormFuncOptions(Shape normalized_shape)  // NOLINT: as the others
       : normalized_shape_(std::move(normalized_shape)) {}
+  RMSNormFuncOptions(std::initializer_list<int64_t> sizes)  // NOLINT: as the others
+      : normalized_shape_(sizes) {}
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(Tensor, weight) = {};
   HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;

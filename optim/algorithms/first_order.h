@@ -36,7 +36,7 @@ class SGD : public RuleOptimizer<SGDOptions> {
 };
 
 struct RMSpropOptions : OptimizerCloneableOptions<RMSpropOptions> {
-  explicit RMSpropOptions(double lr = 1e-2) : lr_(lr) {}
+  RMSpropOptions(double lr = 1e-2) : lr_(lr) {}  // NOLINT: as LibTorch
 
   HALFTAPE_ARG(double, lr) = 1e-2;
   HALFTAPE_ARG(double, alpha) = 0.99;  // how much of the mean square is kept
@@ -63,7 +63,7 @@ class RMSprop : public RuleOptimizer<RMSpropOptions> {
 };
 
 struct AdagradOptions : OptimizerCloneableOptions<AdagradOptions> {
-  explicit AdagradOptions(double lr = 1e-2) : lr_(lr) {}
+  AdagradOptions(double lr = 1e-2) : lr_(lr) {}  // NOLINT: as LibTorch
 
   HALFTAPE_ARG(double, lr) = 1e-2;
   HALFTAPE_ARG(double, lr_decay) = 0;      // step t has the rate lr / (1 + (t − 1)·lr_decay)
@@ -112,9 +112,22 @@ struct AdamOptions : OptimizerCloneableOptions<AdamOptions> {
 /// AdamOptions with AdamW's default weight decay, 0.01.
 struct AdamWOptions : AdamOptions {
   AdamWOptions(double lr = 1e-3) : AdamOptions(lr) { weight_decay(1e-2); }  // NOLINT: as LibTorch
-  /// What setters return: AdamWOptions(1e-3).eps(…). Throws for AdamOptions of which weight_decay
-  /// is 0, their default.
+  /// Throws for AdamOptions of which weight_decay is 0, their default.
   AdamWOptions(const AdamOptions& set);  // NOLINT
+#define HALFTAPE_OWN(T, name)          \
+  using AdamOptions::name;             \
+  AdamWOptions& name(const T& value) { \
+    AdamOptions::name(value);          \
+    return *this;                      \
+  }
+  HALFTAPE_OWN(double, lr)
+  HALFTAPE_OWN(Betas, betas)
+  HALFTAPE_OWN(double, eps)
+  HALFTAPE_OWN(double, weight_decay)
+  HALFTAPE_OWN(bool, amsgrad)
+  HALFTAPE_OWN(bool, maximize)
+  HALFTAPE_OWN(Weights, weights)
+#undef HALFTAPE_OWN
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<AdamWOptions>(*this);
   }

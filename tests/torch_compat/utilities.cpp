@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <limits>
@@ -169,8 +170,68 @@ static void check_arguments() {
   EXPECT(!torch::autograd::AnomalyMode::should_check_nan());
 }
 
+/// Gives the gradient of x alone: among the tensors of forward(), x is number 0.
+struct Scaled : torch::autograd::Function<Scaled> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* ctx, double by, torch::Tensor x) {
+    ctx->saved_data["by"] = by;
+    return x * by;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list g) {
+    const double by = ctx->saved_data["by"].toDouble();
+    return {torch::Tensor(), ctx->needs_input_grad(0) ? g[0] * by : torch::Tensor()};
+  }
+};
+
+struct Numbers : torch::data::Dataset<Numbers> {
+  torch::data::Example<> get(size_t i) override { return {torch::full({1}, double(i)), {}}; }
+  torch::optional<size_t> size() const override { return 4; }
+};
+
+static void check_spellings() {
+  using torch::Tensor;
+  EXPECT(torch::ones(1).to(at::ScalarType::Half).scalar_type() == torch::kF16);
+  EXPECT(torch::ones(1, torch::kI64).scalar_type() == at::ScalarType::Long);
+  const Tensor p = torch::full({3, 1}, 0.5), y = torch::ones(3);
+  EXPECT(std::abs(torch::binary_cross_entropy(p, y, {}, at::Reduction::Sum).item<float>() -
+                  3 * std::log(2.f)) < 1e-6f);
+  Tensor w = torch::full({2}, 3.0, torch::requires_grad());
+  w.mutable_grad() = torch::full({2}, 3.0);
+  const auto norm = torch::nn::utils::clip_grad_norm_({w}, 1.0);
+  EXPECT(std::abs(norm - std::sqrt(18.)) < 1e-5 && 0.5 * norm < norm / 1.5 && norm + 1 > 5);
+  std::ostringstream text;
+  text << norm;
+  EXPECT(text.str().substr(0, 4) == "4.24");
+  auto options = torch::optim::AdamWOptions(1e-3).weight_decay(0).lr(2e-3);
+  static_assert(std::is_same_v<decltype(options), torch::optim::AdamWOptions>);
+  torch::optim::AdamW adamw({w}, options);
+  torch::optim::RMSprop rmsprop({w}, 0.1);
+  torch::optim::Adagrad adagrad({w}, 0.1);
+  EXPECT(options.weight_decay() == 0 && rmsprop.param_groups()[0].options().get_lr() == 0.1);
+  namespace F = torch::nn::functional;
+  EXPECT(
+      F::layer_norm(torch::ones({2, 4}), F::LayerNormFuncOptions({4})).abs().sum().item<float>() ==
+      0);
+  EXPECT(torch::argsort(torch::arange(6).reshape({2, 3}), true).sum().item<int64_t>() == 6);
+  Tensor z = torch::full({2}, -3.0);
+  EXPECT(torch::clip(z, -1, 1).sum().item<float>() == -2);
+  EXPECT(torch::concatenate({z, z}).size(0) == 4 && torch::not_equal(z, 0).all().item<bool>());
+  torch::zero_(torch::clamp_(torch::abs_(z), 0, 2));
+  EXPECT(torch::multiply(z, z).sum().item<float>() == 0);
+  Tensor x = torch::ones({2}, torch::requires_grad());
+  Scaled::apply(3.0, x).sum().backward();
+  EXPECT(x.grad().sum().item<float>() == 6);
+  EXPECT(Numbers().size() == 4);
+  try {
+    TORCH_CHECK_VALUE(false, "no such value");
+  } catch (const c10::ValueError& e) {
+    EXPECT(e.msg() == "no such value");
+  }
+}
+
 int main() {
   check_arguments();
+  check_spellings();
   check_loops();
   check_archives();
   check_seeds_of_gpus();

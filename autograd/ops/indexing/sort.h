@@ -14,6 +14,10 @@ std::tuple<Tensor, Tensor> sort(const Tensor& x, std::optional<bool> stable, int
                                 bool descending = false);
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);
 Tensor argsort(const Tensor& x, bool stable, int64_t dim, bool descending = false);
+template <std::same_as<bool> Flag>
+Tensor argsort(const Tensor& x, Flag stable) {
+  return argsort(x, stable, -1);
+}
 /// Sorted along the first dimension.
 Tensor msort(const Tensor& x);
 /// The k largest (smallest) values, in order (also when `sorted` is false), and where they were.

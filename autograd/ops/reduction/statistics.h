@@ -21,8 +21,8 @@ std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {},
 /// std, and the mean.
 std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
                                     std::optional<Scalar> correction = {}, bool keepdim = false);
-// LibTorch's older forms with a flag: in var(x, true) the argument chooses the divisor, in
-// var(x, 1) the dimension.
+// LibTorch's older forms with a flag: in var(x, true) it chooses the divisor. var(x, 1) is refused:
+// in Python the number is a dimension, in LibTorch it is a flag.
 #define HALFTAPE_WITH_FLAG(name, Result)                                                \
   template <std::same_as<bool> Flag>                                                    \
   Result name(const Tensor& x, const Dims& dims, Flag unbiased, bool keepdim = false) { \
@@ -31,7 +31,10 @@ std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {},
   template <std::same_as<bool> Flag>                                                    \
   Result name(const Tensor& x, Flag unbiased) {                                         \
     return name(x, Dims(), std::optional<Scalar>(unbiased ? 1 : 0), false);             \
-  }
+  }                                                                                     \
+  template <std::integral Number>                                                       \
+  requires(!std::same_as<Number, bool>) Result name(const Tensor& x, Number)            \
+  = delete;
 HALFTAPE_WITH_FLAG(var, Tensor)
 HALFTAPE_WITH_FLAG(std, Tensor)
 using TensorPair = std::tuple<Tensor, Tensor>;

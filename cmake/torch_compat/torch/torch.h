@@ -7,6 +7,7 @@
 #include <halftape/halftape.h>
 #ifdef HALFTAPE_VERSION  // otherwise it has said what the compiler must offer
 #include <ATen/Parallel.h>
+#include <torch/detail/aliases.h>
 #include <torch/detail/static.h>
 
 #include <iostream>
@@ -184,6 +185,11 @@ struct UndefinedGrad {
 
 }  // namespace halftape::autograd
 
+namespace halftape::data {
+using datasets::BatchDataset;
+using datasets::Dataset;
+}  // namespace halftape::data
+
 namespace halftape::nn::init {
 inline std::tuple<int64_t, int64_t> _calculate_fan_in_and_fan_out(const Tensor& tensor) {
   return calculate_fan_in_and_fan_out(tensor);
@@ -196,12 +202,15 @@ inline Tensor _reshape_alias(const Tensor& x, const Shape& size, const Strides& 
   return as_strided(x, size, stride);
 }
 using namespace halftape::torch_compat;
+inline constexpr Dtype kF16 = kFloat16, kBF16 = kBFloat16, kF32 = kFloat32, kF64 = kFloat64,
+                       kU8 = kUInt8, kI8 = kInt8, kI16 = kInt16, kI32 = kInt32, kI64 = kInt64;
 /// LibTorch's lets input and target differ in dimensions of size 1.
-template <class... Options>
-Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Options&... options) {
+inline Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
+                                   const Tensor& weight = {},
+                                   Reduction reduction = Reduction::Mean) {
   const bool fits = input.squeeze().sizes() == target.squeeze().sizes();
   return halftape::binary_cross_entropy(input, fits ? target.reshape(input.sizes()) : target,
-                                        options...);
+                                        weight, reduction);
 }
 
 inline Tensor t(const Tensor& x) { return x.t(); }
@@ -336,6 +345,7 @@ inline void set_autocast_cpu_dtype(Dtype d) { set_autocast_dtype(::halftape::kCP
 using namespace halftape;
 using namespace halftape::torch_compat;
 using torch::batch_norm;
+using torch::binary_cross_entropy;
 using torch::embedding;
 using torch::embedding_bag;
 using torch::instance_norm;
@@ -345,6 +355,11 @@ namespace c10 {
 using namespace halftape;
 using namespace halftape::torch_compat;
 using std::to_string;
+// All errors are of one class here.
+using IndexError = ::halftape::Error;
+using NotImplementedError = ::halftape::Error;
+using TypeError = ::halftape::Error;
+using ValueError = ::halftape::Error;
 }  // namespace c10
 
 namespace c10::guts {
@@ -376,6 +391,11 @@ struct TypeMeta {
           ::halftape::torch_compat::check_text(#condition __VA_OPT__(, ) __VA_ARGS__)); \
   } while (false)
 #define TORCH_INTERNAL_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
+#define TORCH_CHECK_INDEX(...) TORCH_CHECK(__VA_ARGS__)
+#define TORCH_CHECK_TYPE(...) TORCH_CHECK(__VA_ARGS__)
+#define TORCH_CHECK_VALUE(...) TORCH_CHECK(__VA_ARGS__)
+#define TORCH_CHECK_EQ(a, b) TORCH_CHECK((a) == (b), #a " == " #b " does not hold")
+#define TORCH_CHECK_NE(a, b) TORCH_CHECK((a) != (b), #a " != " #b " does not hold")
 #define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ASSERTM(...) TORCH_CHECK(__VA_ARGS__)
 #define AT_ERROR(...) ::halftape::detail::fail(__VA_ARGS__)

@@ -184,7 +184,7 @@ TEST_CASE("undefined tensors are refused, and integers by norm, var and std") {
   CHECK(differ(logsumexp(whole, 0), {2.313261687518223}, {.ulps = 2}) == "");
 }
 
-TEST_CASE("var's flag means correction 0 or 1, and a bare number means a dimension") {
+TEST_CASE("var's flag means correction 0 or 1, and a bare number is refused") {
   const Tensor x = list({1, 2, 4, 9});
   CHECK(differ(var(x, false), var(x, Dims{}, Scalar(0)), {}) == "");
   CHECK(differ(var(x, true), var(x), {}) == "");
@@ -193,7 +193,14 @@ TEST_CASE("var's flag means correction 0 or 1, and a bare number means a dimensi
   CHECK(differ(std::get<1>(std_mean(x, false)), mean(x), {}) == "");
   CHECK(differ(std::get<0>(var_mean(x, {0}, false)), var(x, false), {}) == "");
   CHECK(var(x, Dims{}, Scalar(7)).item() == kInf);  // the divisor is 0
-  CHECK(var(x, 0).sizes() == Shape{});              // a dimension, not a flag
+  CHECK(var(x, {0}).sizes() == Shape{});
+  const auto takes = [](const auto& y, auto number) {
+    return requires { y.var(number); }
+    || requires { std_mean(y, number); };
+  };
+  CHECK(takes(x, true));
+  CHECK_FALSE(takes(x, 1));  // a flag in LibTorch, a dimension in Python
+  CHECK_FALSE(takes(x, int64_t{0}));
 }
 
 TEST_CASE("reductions of NaN are NaN, extrema too; nansum and nanmean leave NaN out") {

@@ -50,6 +50,9 @@ TEST_CASE("equal elements keep their order, ascending and descending") {
   CHECK(argsort(x).to_vector() == List{1, 3, 0, 2, 4});
   CHECK(argsort(x, 0, true).to_vector() == List{0, 2, 4, 1, 3});
   CHECK(argsort(x, true, 0, true).to_vector() == List{0, 2, 4, 1, 3});
+  const Tensor rows = tensor({3.0, 1.0, 2.0, 0.0}).reshape({2, 2});  // a flag is no dimension
+  CHECK(argsort(rows, true).to_vector() == List{1, 0, 1, 0});
+  CHECK(rows.argsort(false).to_vector() == List{1, 0, 1, 0});
   CHECK(argsort(list({0.0, -0.0, 0.0})).to_vector() == List{0, 1, 2});
   CHECK(argsort(list({kNaN, 1, kNaN})).to_vector() == List{1, 0, 2});
   const auto [values, from] = x.sort(std::optional<bool>(true), -1, true);

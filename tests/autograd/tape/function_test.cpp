@@ -29,9 +29,9 @@ struct Product : Function<Product> {
   static variable_list backward(AutogradContext* ctx, variable_list g) {
     const auto saved = ctx->get_saved_variables();
     const auto n = static_cast<double>(ctx->saved_data["n"].toInt());
-    CHECK_FALSE(ctx->needs_input_grad(1));
+    CHECK_THROWS_WITH_AS(ctx->needs_input_grad(2), doctest::Contains("has 2 tensors"), Error);
     return {ctx->needs_input_grad(0) ? g[0] * saved[1] * n : Tensor(), Tensor(),
-            ctx->needs_input_grad(2) ? g[0] * saved[0] * n : Tensor()};
+            ctx->needs_input_grad(1) ? g[0] * saved[0] * n : Tensor()};  // the int is no tensor
   }
 };
 
@@ -203,6 +203,35 @@ TEST_CASE("saved data of another kind is refused") {
   CHECK(ctx.saved_data["n"].toInt() == 3);
   CHECK_THROWS_WITH_AS(ctx.saved_data["n"].toDouble(), doctest::Contains("not a double"), Error);
   CHECK_THROWS_AS(ctx.get_saved_variables(), Error);
+}
+
+TEST_CASE("saved data knows its kind, and gives back what was saved") {
+  using autograd::SavedValue;
+  const auto kinds = [](const SavedValue& v) {
+    std::string all;
+    if (v.isBool()) all += "bool ";
+    if (v.isInt()) all += "int ";
+    if (v.isDouble()) all += "double ";
+    if (v.isString()) all += "string ";
+    if (v.isTensor()) all += "tensor ";
+    if (v.isTensorList()) all += "list ";
+    return all;
+  };
+  const Tensor x = leaf({1}), y = leaf({2});
+  const SavedValue list = TensorList{x, y};
+  CHECK(kinds(SavedValue()) == "");
+  CHECK(kinds(true) == "bool ");
+  CHECK(kinds(3) == "int ");
+  CHECK(kinds(0.5) == "double ");
+  CHECK(kinds("sum") == "string ");
+  CHECK(kinds(x) == "tensor ");
+  CHECK(kinds(list) == "list ");
+  CHECK(SavedValue(true).toBool());
+  CHECK(SavedValue("sum").toStringRef() == "sum");
+  REQUIRE(list.toTensorVector().size() == 2);
+  CHECK(list.toTensorVector()[1].is_same(y));
+  CHECK_THROWS_WITH_AS(SavedValue(x).toTensorVector(),
+                       "saved_data: the value is not a list of tensors", Error);
 }
 
 TEST_CASE("an optional tensor is an argument like any other") {
