@@ -164,7 +164,10 @@ TEST_CASE("a program may switch autocast without a region") {
   amp::set_autocast_cache_enabled(true);
   CHECK(amp::increment_autocast_nesting() == 1);
   CHECK(amp::decrement_autocast_nesting() == 0);
-  CHECK_THROWS_AS(amp::decrement_autocast_nesting(), Error);
+  CHECK_THROWS_WITH_AS(amp::decrement_autocast_nesting(),
+                       "decrement_autocast_nesting: no region is open", Error);
+  CHECK(amp::increment_autocast_nesting() == 1);  // what was refused has counted nothing
+  CHECK(amp::decrement_autocast_nesting() == 0);
 }
 
 TEST_CASE(

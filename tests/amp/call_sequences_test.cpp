@@ -8,6 +8,9 @@
 #include <span>
 #include <string>
 
+#include "halftape/tests/support/nonfinite.h"
+#include "halftape/tests/support/scaled_training.h"
+
 using namespace halftape;
 
 namespace {
@@ -147,4 +150,50 @@ TEST_CASE("an optimizer without parameters is refused by a scaler as by its own 
   const auto refused = doctest::Contains("no parameters; are the modules registered?");
   CHECK_THROWS_WITH_AS(scaler.unscale_(none), refused, Error);
   CHECK_THROWS_WITH_AS(scaler.step(none), refused, Error);
+}
+
+TEST_CASE("a scaler that moves between any two calls of a loop goes on as it was") {
+  for (int place = 0; place < 20; ++place) {
+    CAPTURE(place);
+    testing::ScaledTraining t({.init_scale = 64, .growth_interval = 2});
+    int at = 0;
+    const auto move = [&] {
+      if (at++ != place) return;
+      amp::GradScaler elsewhere(std::move(t.scaler));
+      t.scaler = std::move(elsewhere);
+    };
+    for (const bool bad : {false, true, false, false}) {
+      t.optimizer.zero_grad();
+      move();
+      const Tensor loss = t.scaler.scale(t.loss());
+      move();
+      loss.backward();
+      if (bad) t.c.grad().fill_(testing::kInf);
+      move();
+      t.scaler.unscale_(t.optimizer);
+      move();
+      CHECK(t.scaler.step(t.optimizer).found_inf() == bad);
+      move();
+      t.scaler.update();
+    }
+    CHECK(at == 20);
+    for (const Tensor& p : {t.a, t.b, t.c})
+      CHECK(p.equal(full(p.sizes(), 0.625)));  // three steps of 0.125
+    CHECK(t.scaler.get_scale() == 64);         // 64 → 32 → 64
+    CHECK(t.scaler.get_growth_tracker() == 0);
+    const amp::ScalerStats stats = t.scaler.stats();
+    CHECK(stats.steps == 4);
+    CHECK(stats.skips == 1);
+    CHECK(stats.growths == 1);
+    CHECK(stats.backoffs == 1);
+    REQUIRE(stats.nonfinite);
+    CHECK(stats.nonfinite->index == 2);
+  }
+  testing::ScaledTraining t;
+  t.scaler.scale(t.loss()).backward();
+  t.scaler.unscale_(t.optimizer);
+  amp::GradScaler moved(std::move(t.scaler));
+  CHECK_THROWS_WITH_AS(moved.unscale_(t.optimizer),
+                       doctest::Contains("already called for this optimizer"), Error);
+  CHECK(moved.step(t.optimizer).applied());
 }

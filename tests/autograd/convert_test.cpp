@@ -74,6 +74,10 @@ TEST_CASE("a tensor knows its layout and size in bytes") {
   CHECK(x.element_size() == 2);
   CHECK(x.itemsize() == 2);
   CHECK(x.nbytes() == 48);
+  CHECK(x.ndimension() == 3);
+  CHECK(y.ndimension() == 2);
+  CHECK(tensor(1.0).ndimension() == 0);
+  CHECK_FALSE(x.is_complex());
   CHECK(x.stride(-1) == 1);
   CHECK(x.stride(0) == 12);
   CHECK(x.size(-2) == 3);
@@ -121,6 +125,39 @@ TEST_CASE("an accessor reads and writes elements wherever the strides lead") {
   CHECK(x.version() == read);
   CHECK_THROWS_AS((x.accessor<float, 1>()), Error);
   CHECK_THROWS_AS((x.accessor<double, 2>()), Error);
+}
+
+TEST_CASE("a pointer to write through counts as a write, and is of the tensor's dtype") {
+  const Tensor x = zeros({2, 2}, kCPU), y = x[1];
+  const uint64_t before = x.version();
+  y.mutable_data_ptr<float>()[1] = 3;
+  CHECK(x.to_vector() == std::vector<double>{0, 0, 0, 3});
+  CHECK(x.version() > before);
+  CHECK_THROWS_AS(x.mutable_data_ptr<double>(), Error);
+}
+
+TEST_CASE("a storage is an alias of those of all views of one memory, and of no other") {
+  const Tensor x = ones({2, 3}), y = x.clone();
+  CHECK(x.storage().is_alias_of(x.storage()));
+  CHECK(x.storage().is_alias_of(x.t()[1].storage()));
+  CHECK_FALSE(x.storage().is_alias_of(y.storage()));
+  y.set_data(x);
+  CHECK(x.storage().is_alias_of(y.storage()));
+}
+
+TEST_CASE("tensor_data and variable_data are the same bytes without history") {
+  const Tensor x = ones({2}, requires_grad()), y = x * 2;
+  for (const Tensor& t : {x, y}) {
+    for (const Tensor& data : {t.tensor_data(), t.variable_data()}) {
+      CHECK_FALSE(data.requires_grad());
+      CHECK(data.is_leaf());
+      CHECK(data.array().raw() == t.array().raw());
+      data.add_(1);
+    }
+  }
+  CHECK(x.equal(full({2}, 3.0)));
+  CHECK(y.equal(full({2}, 4.0)));
+  CHECK(x.requires_grad());
 }
 
 TEST_CASE("equal wants the same shape, dtype and values") {

@@ -42,6 +42,18 @@ TEST_CASE("sum_to_size sums over what was broadcast, and refuses what was not") 
                        Error);
 }
 
+TEST_CASE("view_as and expand_as give a view in the other tensor's shape") {
+  const Tensor x = counted({3, 4}), wide = x.view_as(zeros({2, 6}, kInt64));
+  CHECK(wide.sizes() == Shape{2, 6});
+  CHECK(wide.dtype() == kFloat32);
+  CHECK(wide.array().raw() == x.array().raw());
+  CHECK_THROWS_AS(x.view_as(zeros({5})), Error);
+  const Tensor row = x.narrow(0, 1, 1).expand_as(zeros({2, 4}));
+  CHECK(row.to_vector() == std::vector<double>{4, 5, 6, 7, 4, 5, 6, 7});
+  CHECK(row.strides() == Strides{0, 1});
+  CHECK_THROWS_AS(x.expand_as(zeros({2, 4})), Error);
+}
+
 TEST_CASE("a function with two names does the same under both") {
   const Tensor x = sin(counted({3, 4}));
   CHECK(same_bits(concat({x, x}, 1), cat({x, x}, 1)));

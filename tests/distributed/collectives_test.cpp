@@ -4,6 +4,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/support/dtypes.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
@@ -84,6 +85,29 @@ TEST_CASE("sizes around the borders of parts and of small messages") {
           REQUIRE(y.equal(arange(n).to(kFloat32)));
         }
       });
+}
+
+TEST_CASE("a NaN of any one rank is the minimum and the maximum") {
+  const int64_t n = 37;
+  for (const int size : {2, 3, 4, 5})
+    for (const Dtype dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
+      for (const ReduceOp op : {ReduceOp::Min, ReduceOp::Max}) {
+        std::vector<double> wanted;
+        for (int64_t i = 0; i < n; ++i) wanted.push_back(expected(op, dtype, size, n, i));
+        for (int bad = 0; bad < size; ++bad)
+          on_ranks(size, [&](const auto& group) {
+            std::vector<double> mine = values(numbers(group->rank(), n, dtype));
+            if (group->rank() == bad) mine[5] = mine.back() = NAN;
+            const Tensor x = tensor(mine).to(dtype);
+            group->all_reduce(x, op);
+            std::vector<double> got = values(x);
+            for (double* at : {&got[5], &got.back()}) {
+              CHECK(std::isnan(*at));
+              *at = wanted[static_cast<size_t>(at - got.data())];
+            }
+            CHECK(got == wanted);  // elsewhere nothing has changed
+          });
+      }
 }
 
 TEST_CASE("gathers and scatters") {
@@ -273,23 +297,50 @@ TEST_CASE("a tensor that was saved for backward is noticed to have changed") {
 }
 
 TEST_CASE("wrong arguments are refused before anything is sent") {
-  on_ranks(2, [](const auto& group) {
+  const size_t sent = on_ranks(2, [](const auto& group) {
     const Tensor x = ones({4});
-    CHECK_THROWS_AS(group->all_reduce(Tensor()), Error);
-    CHECK_THROWS_AS(group->all_reduce(ones({1}).expand({4})), Error);
-    CHECK_THROWS_AS(group->all_reduce(ones({4}).requires_grad_() * 2), Error);
-    CHECK_THROWS_AS(group->all_reduce(ones({4}, kInt64), ReduceOp::Avg), Error);
-    CHECK_THROWS_AS(group->all_reduce(x, static_cast<ReduceOp>(9)), Error);
-    CHECK_THROWS_AS(group->broadcast(x, 2), Error);
-    CHECK_THROWS_AS(group->broadcast(x, -1), Error);
-    CHECK_THROWS_AS(group->all_gather({x}, x), Error);
-    CHECK_THROWS_AS(group->all_gather({ones({5}), ones({5})}, x), Error);
-    CHECK_THROWS_AS(group->reduce_scatter(ones({5}), {x, x}), Error);
-    CHECK_THROWS_AS(group->all_gather_into_tensor(ones({9}), x), Error);
-    CHECK_THROWS_AS(group->all_gather_into_tensor(ones({8}, kFloat64), x), Error);
-    CHECK_THROWS_AS(group->reduce_scatter_tensor(x, ones({7})), Error);
-    CHECK_THROWS_AS(group->all_to_all_single(x, ones({5})), Error);
-    CHECK_THROWS_AS(group->all_to_all_single(x, x), Error);
+    CHECK_REFUSED(group->all_reduce(Tensor()), "all_reduce: the tensor is undefined");
+    CHECK_REFUSED(group->all_reduce(ones({1}).expand({4})), "of shape [4] overlaps itself");
+    CHECK_REFUSED(group->all_reduce(ones({4}).requires_grad_() * 2), "of shape [4] has a history");
+    CHECK_REFUSED(group->all_reduce(ones({4}, kInt64), ReduceOp::Avg), "Avg of int64 is not");
+    CHECK_REFUSED(group->all_reduce(x, static_cast<ReduceOp>(9)),
+                  "all_reduce: ReduceOp 9 does not exist");
+    CHECK_REFUSED(group->broadcast(x, 2), "broadcast: from rank 2 in a group of 2");
+    CHECK_REFUSED(group->broadcast(x, -1), "broadcast: from rank -1 in a group of 2");
+    // Too few, and too many. The tensors share no bytes, so that the number alone is wrong.
+    CHECK_REFUSED(group->all_gather({ones({4})}, x), "all_gather: 1 tensors for a group of 2");
+    CHECK_REFUSED(group->all_gather({ones({4}), ones({4}), ones({4})}, x),
+                  "all_gather: 3 tensors for a group of 2");
+    CHECK_REFUSED(group->reduce_scatter(ones({4}), {x}),
+                  "reduce_scatter: 1 tensors for a group of 2");
+    CHECK_REFUSED(group->all_to_all({ones({4})}, {x, x}), "all_to_all: 1 tensors for a group of 2");
+    CHECK_REFUSED(group->all_to_all({ones({4}), ones({4})}, {x}),
+                  "all_to_all: 1 tensors for a group of 2");
+    CHECK_REFUSED(group->all_gather({ones({5}), ones({5})}, x),
+                  "all_gather: a tensor [5] of float32 on cpu beside one [4] of float32 on cpu");
+    CHECK_REFUSED(
+        group->reduce_scatter(ones({5}), {x, x}),
+        "reduce_scatter: a tensor [4] of float32 on cpu beside one [5] of float32 on cpu");
+    CHECK_REFUSED(
+        group->reduce_scatter(ones({4}, kFloat64), {x, x}),
+        "reduce_scatter: a tensor [4] of float32 on cpu beside one [4] of float64 on cpu");
+    CHECK_REFUSED(group->all_to_all({ones({5}), ones({5})}, {x, x}),
+                  "all_to_all: a tensor [4] of float32 on cpu beside one [5] of float32 on cpu");
+    CHECK_REFUSED(
+        group->all_gather_into_tensor(ones({9}), x),
+        "9 elements of float32 on cpu are not 2 parts, one for each rank, of 4 of float32");
+    CHECK_REFUSED(
+        group->all_gather_into_tensor(ones({8}, kFloat64), x),
+        "8 elements of float64 on cpu are not 2 parts, one for each rank, of 4 of float32");
+    CHECK_REFUSED(
+        group->reduce_scatter_tensor(x, ones({7})),
+        "7 elements of float32 on cpu are not 2 parts, one for each rank, of 4 of float32");
+    CHECK_REFUSED(group->all_to_all_single(x, ones({5})),
+                  "all_to_all_single: 4 elements of float32 on cpu are not");
+    CHECK_REFUSED(group->all_to_all_single(ones({5}), ones({5})),
+                  "all_to_all_single: 5 elements are not 2 equal parts, one for each rank");
+    CHECK_REFUSED(group->all_to_all_single(x, x), "all_to_all_single: two of the tensors share");
+    CHECK(x.equal(ones({4})));
     const Tensor whole = zeros({8}), half = whole.slice(0, 2, 6);
     CHECK_THROWS_WITH_AS(group->all_gather_into_tensor(whole, half),
                          doctest::Contains("share bytes"), Error);
@@ -311,6 +362,7 @@ TEST_CASE("wrong arguments are refused before anything is sent") {
     group->all_reduce(x);  // the ranks are still in step
     CHECK(x.equal(full({4}, 2.)));
   });
+  CHECK(sent == 2 * 4 * sizeof(float));  // both ranks' x, by the last call
 }
 
 TEST_CASE("after a failure all later calls fail with its reason") {
@@ -337,16 +389,22 @@ TEST_CASE("after a failure all later calls fail with its reason") {
 }
 
 TEST_CASE("ranks that call different things never exchange bytes") {
+  const char* const of_rank_1[] = {"broadcast 1: no message within",
+                                   "all_reduce 1: no message within",
+                                   "all_reduce 1 (other): no message within"};
   for (const int kind : {0, 1, 2})
     on_ranks(2,
              [&](const auto& group) {
-               const Tensor x = full({8}, group->rank(), kFloat32);
-               CHECK_THROWS_AS(group->rank() == 0 ? group->all_reduce(x)
-                               : kind == 0        ? group->broadcast(x, 0)
-                               : kind == 1
-                                   ? group->all_reduce(ones({9}))
-                                   : group->all_reduce(x, ReduceOp::Sum, {.label = "other"}),
-                               Error);
+               const int me = group->rank();
+               const Tensor x = full({8}, me, kFloat32);
+               CHECK_THROWS_WITH_AS(
+                   me == 0     ? group->all_reduce(x)
+                   : kind == 0 ? group->broadcast(x, 0)
+                   : kind == 1 ? group->all_reduce(ones({9}))
+                               : group->all_reduce(x, ReduceOp::Sum, {.label = "other"}),
+                   doctest::Contains(me == 0 ? "all_reduce 1: no message within" : of_rank_1[kind]),
+                   Error);
+               CHECK(x.equal(full({8}, me, kFloat32)));
              },
              {.timeout = milliseconds(200)});
 }

@@ -79,7 +79,7 @@ TEST_CASE(
       versions[v] = read_bytes(path);
     }
     REQUIRE(versions[0] != versions[1]);
-    const int places =
+    const Places places =
         at_every_place([&] { write_bytes(path, versions[0]); }, [&] { writer.save(path, 1); },
                        [&](const Kind& kind, const Said& said) {
                          const std::string now = read_bytes(path);
@@ -90,7 +90,8 @@ TEST_CASE(
                          CHECK(read_bytes(path) == versions[1]);
                          CHECK(names_in(folder.path()).size() == 1);
                        });
-    MESSAGE(writer.name, ": ", places, " places");
+    check_tried(places, 5, 1, {"open", "pwrite", "fsync", "rename", "close"});
+    MESSAGE(writer.name, ": ", places.number(), " places");
   }
 }
 
@@ -103,7 +104,7 @@ TEST_CASE("a checkpoint that fails anywhere leaves the former one to be found") 
     std::optional<TempFolder> folder;
     std::optional<Checkpoints> checkpoints;
     const Warnings warnings;
-    const int places = at_every_place(
+    const Places places = at_every_place(
         [&] {
           folder.emplace();
           checkpoints.emplace(*folder / "runs/one", 1);
@@ -125,7 +126,11 @@ TEST_CASE("a checkpoint that fails anywhere leaves the former one to be found") 
           checkpoints->save(next.state);
           CHECK(checkpoints->files().size() == 1);
         });
-    MESSAGE(std::string(first ? "the first checkpoint: " : "a later one: "), places, " places");
+    std::vector<std::string> made{"open", "pwrite", "fsync", "rename", "opendir", "readdir"};
+    if (first) made.emplace_back("mkdir");
+    check_tried(places, 5, 1, made);
+    MESSAGE(std::string(first ? "the first checkpoint: " : "a later one: "), places.number(),
+            " places");
   }
 }
 
@@ -145,7 +150,7 @@ TEST_CASE("a load that fails anywhere changes nothing") {
     std::optional<Run> run;
     std::string before;
     std::optional<Warnings> warnings;
-    const int places = at_every_place(
+    const Places places = at_every_place(
         [&] {
           run.emplace(steps);
           before = run->bytes();
@@ -168,8 +173,9 @@ TEST_CASE("a load that fails anywhere changes nothing") {
           run->state.load(checkpoints.files().back());
           CHECK(run->bytes() == bytes[1]);
         });
+    check_tried(places, 5, 0, {"opendir", "readdir", "fopen", "read"});
     MESSAGE(std::string(latest ? "the latest, " : "one file, "), "after ", steps,
-            " steps: ", places, " places");
+            " steps: ", places.number(), " places");
   }
 }
 
@@ -206,11 +212,12 @@ TEST_CASE("a read that fails anywhere is refused, or right") {
     CAPTURE(reader.name);
     const std::string right = reader.read(folder / reader.name);
     std::string got;
-    const int places =
+    const Places places =
         at_every_place([&] { got.clear(); }, [&] { got = reader.read(folder / reader.name); },
                        [&](const Kind&, const Said& said) {
                          if (!said) CHECK(got == right);
                        });
-    MESSAGE(reader.name, ": ", places, " places");
+    check_tried(places, 3, 0, {"fopen", "read"});
+    MESSAGE(reader.name, ": ", places.number(), " places");
   }
 }

@@ -83,7 +83,7 @@ TEST_CASE("a run log that fails anywhere has whole rows, and goes on when it can
                       rest = is_new ? "" : before.substr(kept.size());
     std::vector<bool> written;
     const Warnings warnings;
-    const int places = at_every_place(
+    const Places places = at_every_place(
         [&] {
           folder.emplace();
           written.clear();
@@ -119,7 +119,11 @@ TEST_CASE("a run log that fails anywhere has whole rows, and goes on when it can
           again.write({{"step", 9}, {"x", 0}});
           CHECK(read_bytes(*folder / "run.csv").ends_with("\n9,0\n"));
         });
-    MESSAGE(places, " places");
+    std::vector<std::string> made{"fopen", "open", "flock"};
+    if (!is_new) made.emplace_back("read");
+    if (!rest.empty()) made.insert(made.end(), {"fwrite", "fclose"});
+    check_tried(places, 5, kRows, made);
+    MESSAGE(places.number(), " places");
   }
 }
 
@@ -129,7 +133,7 @@ TEST_CASE("rows are dropped all at once, or not") {
   const std::string before = "step\n1\n2\n3\n", after = "step\n1\n";
   std::optional<RunLog> log;
   const Warnings warnings;
-  const int places = at_every_place(
+  const Places places = at_every_place(
       [&] {
         log.reset();
         write_bytes(path, before);
@@ -141,7 +145,8 @@ TEST_CASE("rows are dropped all at once, or not") {
         CHECK((now == after || (said && now == before)));
         if (!kind.persists) CHECK(!std::filesystem::exists(path.string() + ".partial"));
       });
-  MESSAGE(places, " places");
+  check_tried(places, 5, 1, {"fopen", "read", "open", "pwrite", "fsync", "rename", "flock"});
+  MESSAGE(places.number(), " places");
 }
 
 TEST_CASE("an event file that fails anywhere has whole events") {
@@ -163,7 +168,7 @@ TEST_CASE("an event file that fails anywhere has whole events") {
   events = events_of(only_file()).value();
   events.erase(events.begin());  // the header has the time
   REQUIRE(events.size() == kRows);
-  const int places = at_every_place(
+  const Places places = at_every_place(
       [&] {
         folder.emplace();
         written.clear();
@@ -178,5 +183,6 @@ TEST_CASE("an event file that fails anywhere has whole events") {
         found->erase(found->begin());
         CHECK(in_order(*found, events, written));
       });
-  MESSAGE(places, " places");
+  check_tried(places, 5, kRows + 1, {"mkdir", "fopen"});
+  MESSAGE(places.number(), " places");
 }

@@ -10,8 +10,10 @@
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
+#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/temp_folder.h"
 #include "halftape/tests/support/warnings.h"
+#include "same.h"
 #include "target.h"
 
 namespace halftape::fuzz {
@@ -288,22 +290,90 @@ struct Run {
   }
 };
 
+/// All that the next step depends on, as state.save() would write it, without a file.
+struct Kept {
+  int64_t step;
+  Tensor weight, bias;
+  optim::OptimizerState optimizer;
+  Numbers schedule, scaler;
+  RandomState random;
+
+  explicit Kept(const Run& run)
+      : step(run.state.step),
+        weight(run.model->weight.detach().clone()),
+        bias(run.model->bias.detach().clone()),
+        optimizer(run.optimizer.state_dict()),
+        schedule(run.schedule.state_dict()),
+        scaler(run.scaler.state_dict()),
+        random(get_random_state()) {}
+};
+
+bool same_random(const RandomState& a, const RandomState& b) {
+  return a.seed == b.seed && a.cpu_engine == b.cpu_engine &&
+         std::equal(a.generators.begin(), a.generators.end(), b.generators.begin(),
+                    b.generators.end(), [](const auto& x, const auto& y) {
+                      return x.first == y.first && x.second.seed == y.second.seed &&
+                             x.second.offset == y.second.offset &&
+                             x.second.mt19937 == y.second.mt19937;
+                    });
+}
+
+/// Throws unless the run is as it was.
+void check_unchanged(const Run& run, const Kept& before) {
+  const Kept now(run);
+  const char* const changed = now.step != before.step                          ? "the step"
+                              : !testing::same_bits(now.weight, before.weight) ? "the weight"
+                              : !testing::same_bits(now.bias, before.bias)     ? "the bias"
+                              : !same_state(now.optimizer, before.optimizer)   ? "the optimizer"
+                              : !same(now.schedule, before.schedule)           ? "the schedule"
+                              : !same(now.scaler, before.scaler)               ? "the scaler"
+                              : !same_random(now.random, before.random) ? "the random numbers"
+                                                                        : nullptr;
+  if (changed) throw Finding(std::string("a state that was refused changed ") + changed);
+}
+
+/// Throws unless the run holds what the file does.
+void check_loaded(const Run& run, const fs::path& path) {
+  const safetensors::Contents saved = safetensors::read_file(path);
+  const auto check = [&](const std::string& name, const Tensor& value) {
+    const Tensor* const there = saved.tensors.find(name);
+    if (!there || !testing::same_bits(*there, value))
+      throw Finding(name + " was loaded as another tensor");
+  };
+  for (const auto& item : run.model->named_parameters()) {
+    check("model." + item.key(), item.value());
+    for (const auto& [key, value] : run.optimizer.state_of(item.value()))
+      check("optimizer.model." + item.key() + "." + key, Tensor(value));
+  }
+  const auto check_number = [&](const std::string& name, double value) {
+    const auto there = saved.metadata.find(name);
+    if (there == saved.metadata.end() || number_in<double>(there->second) != value)
+      throw Finding(name + " was loaded as " + std::to_string(value));
+  };
+  check_number("run.step", static_cast<double>(run.state.step));
+  for (const auto& [name, value] : run.schedule.state_dict())
+    check_number("schedule." + name, value);
+  for (const auto& [name, value] : run.optimizer.param_groups()[0].options().to_map())
+    check_number("optimizer.group0." + name, value);
+}
+
 bool read_train_state(std::string_view input) {
   const fs::path path = written("state.safetensors", file_of(input, repair_safetensors));
   Run run;
   run.step();
-  const Tensor before = run.model->weight.detach().clone();
-  const auto scale = run.scaler.get_scale();
+  const Kept before(run);
+  bool taken = true;
   try {
     run.state.load(path);
   } catch (const Error&) {
-    if (!run.model->weight.equal(before) || run.scaler.get_scale() != scale)
-      throw Finding("a state that was refused changed the run");
-    run.step();
-    return false;
+    taken = false;
   }
+  if (taken)
+    check_loaded(run, path);
+  else
+    check_unchanged(run, before);
   run.step();
-  return true;
+  return taken;
 }
 std::vector<std::string> train_state_seeds() {
   return saved("state.safetensors", [](const fs::path& path) {

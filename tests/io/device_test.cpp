@@ -41,6 +41,10 @@ const FileCall kSaves[] = {
      [](const fs::path& p) {
        npy::savez_compressed(p, {{"x", ones({2})}});
      }},
+    {"pt",
+     [](const fs::path& p) {
+       pt::save_file({{"x", ones({2})}}, p);
+     }},
     {"picture",
      [](const fs::path& p) {
        image::save(p, ones({1, 2, 2}));
@@ -49,6 +53,8 @@ const FileCall kSaves[] = {
     {"tensor", [](const fs::path& p) { save(ones({2}), p); }},
     {"training", [](const fs::path& p) { TrainState().save(p); }},
     {"sampler", [](const fs::path& p) { save(data::samplers::SequentialSampler(3), p); }},
+    {"optimizer",
+     [](const fs::path& p) { save(optim::SGD({ones({2})}, optim::SGDOptions(0.1)), p); }},
     {"trace", [](const fs::path& p) { Trace(p).stop(); }},
 };
 
@@ -56,6 +62,7 @@ const FileCall kLoads[] = {
     {"safetensors", [](const fs::path& p) { safetensors::load_file(p); }},
     {"npy", [](const fs::path& p) { npy::load(p); }},
     {"npz", [](const fs::path& p) { npy::load_npz(p); }},
+    {"pt", [](const fs::path& p) { pt::load_file(p); }},
     {"picture", [](const fs::path& p) { image::load(p); }},
     {"module", [](const fs::path& p) { load(nn::Linear(2, 2), p); }},
     {"tensor",
@@ -68,6 +75,11 @@ const FileCall kLoads[] = {
      [](const fs::path& p) {
        data::samplers::SequentialSampler sampler(3);
        load(sampler, p);
+     }},
+    {"optimizer",
+     [](const fs::path& p) {
+       optim::SGD optimizer({ones({2})}, optim::SGDOptions(0.1));
+       load(optimizer, p);
      }},
     {"idx", [](const fs::path& p) { data::read_idx(p, p); }},
     {"csv", [](const fs::path& p) { data::read_csv(p); }},
@@ -113,5 +125,11 @@ TEST_CASE("no format waits for a pipe or reads a device without end") {
       alarm(0);
       CHECK_MESSAGE(has(said, "expected a regular file, found a device, pipe or socket"), said);
     }
+  // Event files are named by their folder.
+  for (const fs::path& path : {folder / "pipe", fs::path("/dev/zero")}) {
+    CAPTURE(path);
+    CHECK(has(message<FileError>([&] { tensorboard::SummaryWriter writer(path); }),
+              "expected a folder that can be written to"));
+  }
 }
 #endif

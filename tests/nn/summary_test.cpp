@@ -95,6 +95,20 @@ TEST_CASE("summary counts a module with two names and a tied weight once, and it
   CHECK(summary(Tied()).parameters == 16);
 }
 
+TEST_CASE("summary counts the bytes of buffers, those of one with two names once") {
+  // A mean and a variance of three float32 numbers, and an int64 count.
+  const Summary s = summary(Sequential(Linear(4, 3), BatchNorm1d(3)));
+  CHECK(s.buffer_bytes == 12 + 12 + 8);
+  CHECK(printed(s).find(", 32 of buffers; ") != std::string::npos);
+  struct Tied : Module {
+    Tied() {
+      const Tensor b = register_buffer("one", ones({5}, kFloat16));
+      register_buffer("other", b);
+    }
+  };
+  CHECK(summary(Tied()).buffer_bytes == 10);
+}
+
 TEST_CASE("summary refuses a null pointer and an empty holder") {
   const std::string refusal = "summary: no model, but a null pointer or an empty holder";
   const std::shared_ptr<LinearImpl> none;

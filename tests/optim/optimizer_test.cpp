@@ -45,6 +45,12 @@ class UsersOwn : public optim::Optimizer {
   }
 };
 
+/// Says nothing of its steps.
+struct WithoutUpdate : optim::Optimizer {
+  WithoutUpdate(const Tensor& p, std::unique_ptr<optim::OptimizerOptions> defaults)
+      : Optimizer(Groups{group({p})}, std::move(defaults)) {}
+};
+
 }  // namespace
 
 TEST_CASE("groups use their own options, and the defaults where they have none") {
@@ -111,11 +117,14 @@ TEST_CASE("a parameter belongs to one group, once") {
 
 TEST_CASE("what cannot be trained is refused when the group is made") {
   const Tensor a = leaf({2});
-  CHECK_THROWS_WITH_AS(SGD({a * 2}, SGDOptions()), doctest::Contains("non-leaf"), Error);
+  CHECK_THROWS_WITH_AS(SGD({a * 2}, SGDOptions()),
+                       "optimizer: can't optimize a non-leaf tensor ([2], made by an operation)",
+                       Error);
   CHECK_THROWS_WITH_AS(SGD({a, Tensor()}, SGDOptions()), doctest::Contains("undefined"), Error);
   CHECK_THROWS_WITH_AS(SGD({zeros({2}, kInt64)}, SGDOptions()),
                        doctest::Contains("not floating-point"), Error);
-  CHECK_THROWS_WITH_AS(SGD(Groups{}), doctest::Contains("no parameters"), Error);
+  CHECK_THROWS_WITH_AS(SGD(Groups{}), "optimizer: no parameters were given, nor a group for them",
+                       Error);
   SGD optimizer({a}, SGDOptions());
   CHECK_THROWS_WITH_AS(optimizer.add_param_group(group({leaf({1})}, SGDOptions(-1))),
                        doctest::Contains("learning rate: -1"), Error);
@@ -389,6 +398,17 @@ TEST_CASE(
   CHECK(a.equal(full({2}, 0.5)));
   CHECK_THROWS_WITH_AS(optimizer.step(StepControl{}), doctest::Contains("step()"), Error);
   CHECK(a.equal(full({2}, 0.5)));
+}
+
+TEST_CASE("a user's optimizer without default options, or without an update, is told so") {
+  const Tensor a = leaf({2});
+  CHECK_THROWS_WITH_AS(WithoutUpdate(a, nullptr), "optimizer: expected default options, got null",
+                       Error);
+  WithoutUpdate optimizer(a, SGDOptions(0.5).clone());
+  give_gradients(optimizer, 1);
+  CHECK_THROWS_WITH_AS(optimizer.step(),
+                       "optimizer: this one overrides neither update() nor step()", Error);
+  CHECK(a.equal(ones({2})));
 }
 
 TEST_CASE("the table of optimizers names every class of optim/algorithms") {

@@ -14,7 +14,9 @@ using autograd::variable_list;
 namespace {
 
 struct MyMM : amp::Function<MyMM> {
+  static inline int forwards = 0, backwards = 0;
   static Tensor forward(AutogradContext* ctx, Tensor a, Tensor b) {
+    ++forwards;
     CHECK(a.dtype() == kFloat32);
     CHECK(b.dtype() == kFloat32);
     CHECK(amp::is_autocast_enabled(kCPU));
@@ -22,6 +24,7 @@ struct MyMM : amp::Function<MyMM> {
     return a.mm(b);
   }
   static variable_list backward(AutogradContext* ctx, variable_list g) {
+    ++backwards;
     CHECK(amp::is_autocast_enabled(kCPU));
     const variable_list saved = ctx->get_saved_variables();
     const Tensor da = g[0].mm(saved[1].t()), db = saved[0].t().mm(g[0]);
@@ -33,8 +36,10 @@ struct MyMM : amp::Function<MyMM> {
 struct CastMM : amp::Function<CastMM> {
   static constexpr Dtype cast_inputs = kFloat32;
   static inline Dtype expected = kFloat32;
+  static inline int forwards = 0, backwards = 0;
   static Tensor forward(AutogradContext* ctx, Tensor a, std::vector<variable_list> nested,
                         std::map<std::string, Tensor> named) {
+    ++forwards;
     const Tensor b = nested.at(0).at(0);
     for (const Tensor& t : {a, b, named.at("c")}) CHECK(t.dtype() == expected);
     CHECK_FALSE(amp::is_autocast_enabled(kCPU));
@@ -42,6 +47,7 @@ struct CastMM : amp::Function<CastMM> {
     return a.mm(b);
   }
   static variable_list backward(AutogradContext* ctx, variable_list g) {
+    ++backwards;
     CHECK_FALSE(amp::is_autocast_enabled(kCPU));
     const Tensor da = g[0].mm(ctx->get_saved_variables()[1].t());
     CHECK(da.dtype() == expected);
@@ -58,7 +64,10 @@ nn::Linear layer() {
 
 TEST_CASE("test_autocast_custom_enabled") {
   const Tensor x = randn({8, 8}, requires_grad()), y = randn({8, 8}, requires_grad());
+  int calls = 0;
+  MyMM::forwards = MyMM::backwards = 0;
   for (const Dtype dtype : {kFloat16, kBFloat16}) {
+    for (const Tensor* t : {&x, &y}) t->mutable_grad() = Tensor();
     Tensor loss;
     {
       const autocast region(kCPU, dtype);
@@ -66,7 +75,14 @@ TEST_CASE("test_autocast_custom_enabled") {
       CHECK(out.dtype() == dtype);
       loss = out.sum();
     }
+    ++calls;
+    CHECK(MyMM::forwards == calls);
     loss.backward();
+    CHECK(MyMM::backwards == calls);
+    // ones · yᵀ and xᵀ · ones, as the region rounds them.
+    const Tensor one = ones({8, 8}, dtype);
+    CHECK(x.grad().equal(one.mm(y.detach().to(dtype).t()).to(kFloat32)));
+    CHECK(y.grad().equal(x.detach().to(dtype).t().mm(one).to(kFloat32)));
   }
 }
 
@@ -74,6 +90,11 @@ TEST_CASE("test_autocast_custom_cast_inputs") {
   const Tensor x = randn({8, 8}, TensorOptions(kFloat16).requires_grad(true));
   const std::vector<variable_list> nested{{randn({8, 8}, kFloat16)}};
   const std::map<std::string, Tensor> named{{"c", randn({8, 8}, kFloat16)}};
+  // ones · bᵀ in that dtype.
+  const auto gradient = [&](Dtype dtype) {
+    return ones({8, 8}, dtype).mm(nested[0][0].to(dtype).t()).to(kFloat16);
+  };
+  CastMM::forwards = CastMM::backwards = 0;
   CastMM::expected = kFloat32;
   {
     Tensor loss;
@@ -83,13 +104,20 @@ TEST_CASE("test_autocast_custom_cast_inputs") {
       CHECK(out.dtype() == kFloat32);
       loss = out.sum();
     }
+    CHECK(CastMM::forwards == 1);
     loss.backward();
   }
+  CHECK(CastMM::backwards == 1);
+  CHECK(x.grad().equal(gradient(kFloat32)));
   // Outside a region nothing is cast.
+  x.mutable_grad() = Tensor();
   CastMM::expected = kFloat16;
   const Tensor out = CastMM::apply(x, nested, named);
   CHECK(out.dtype() == kFloat16);
+  CHECK(CastMM::forwards == 2);
   out.sum().backward();
+  CHECK(CastMM::backwards == 2);
+  CHECK(x.grad().equal(gradient(kFloat16)));
 }
 
 TEST_CASE("test_autocast_cache_leak") {

@@ -248,6 +248,22 @@ TEST_CASE("options remember what was set, compare, and refuse what does not exis
   CHECK(none.dtype() == kFloat32);
   const TensorOptions o = dtype(kFloat16).device(kCPU).requires_grad(true);
   CHECK(o.dtype_opt() == kFloat16);
+  CHECK(o.device_opt() == Device(kCPU));
+  CHECK(o.requires_grad_opt() == true);
+  CHECK_FALSE(o.layout_opt());
+  const TensorOptions told =
+      none.layout(kStrided).pinned_memory(false).memory_format(MemoryFormat::Preserve);
+  CHECK(told.layout_opt() == kStrided);
+  CHECK(told.pinned_memory_opt() == false);
+  CHECK(told.memory_format_opt() == MemoryFormat::Preserve);
+  CHECK_FALSE(told.dtype_opt());
+  CHECK_FALSE(told.device_opt());
+  CHECK_FALSE(told.requires_grad_opt().has_value());
+  const TensorOptions open = told.layout({}).pinned_memory({}).memory_format({});
+  CHECK_FALSE(open.layout_opt());
+  CHECK_FALSE(open.pinned_memory_opt().has_value());
+  CHECK_FALSE(open.memory_format_opt());
+  CHECK(open == none);
   CHECK(o == dtype(kFloat16).requires_grad(true).device(Device("cpu")));
   CHECK_FALSE(o == dtype(kFloat16));
   CHECK(o.merge_in(kInt64).dtype() == kInt64);

@@ -132,6 +132,33 @@ TEST_CASE("brackets index, too, and index() takes one tensor without braces") {
   CHECK(x.index({Slice(), TensorIndex(0)}).sizes() == Shape{3});
 }
 
+TEST_CASE("an index is of one kind, and a slice is full that names all elements in order") {
+  const auto kinds = [](const TensorIndex& index) {
+    std::string all;
+    if (index.is_none()) all += "none ";
+    if (index.is_ellipsis()) all += "ellipsis ";
+    if (index.is_integer()) all += "integer ";
+    if (index.is_boolean()) all += "boolean ";
+    if (index.is_slice()) all += "slice ";
+    if (index.is_tensor()) all += "tensor ";
+    return all;
+  };
+  CHECK(kinds(None) == "none ");
+  CHECK(kinds(Ellipsis) == "ellipsis ");
+  CHECK(kinds("...") == "ellipsis ");
+  CHECK(kinds(3) == "integer ");
+  CHECK(kinds(false) == "boolean ");
+  CHECK(kinds(Slice()) == "slice ");
+  CHECK(kinds(ints({1})) == "tensor ");
+  CHECK(TensorIndex(true).boolean());
+  CHECK_FALSE(TensorIndex(false).boolean());
+  CHECK_THROWS_AS(TensorIndex(1).boolean(), std::bad_variant_access);
+  for (const Slice& whole : {Slice(), Slice(0), Slice(None, indexing::INDEX_MAX, 1)})
+    CHECK(whole.is_full());
+  for (const Slice& part : {Slice(1), Slice(None, 3), Slice(None, None, 2), Slice(None, None, -1)})
+    CHECK_FALSE(part.is_full());
+}
+
 TEST_CASE("index_put broadcasts its values and converts numbers") {
   Tensor x = zeros({2, 3});
   x.index_put_({0}, 1.5);

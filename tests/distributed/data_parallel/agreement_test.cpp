@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/thread_ranks.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
+using testing::differ;
 using testing::on_ranks;
 
 namespace {
@@ -82,18 +84,75 @@ TEST_CASE("so is an AsyncGradScaler") {
 }
 
 TEST_CASE("scalers that are disabled on all ranks step, and say so once") {
-  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+  const auto sent = [](bool with_scaler) {
+    return on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Linear net(2, 2);
+      optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
+      DistributedDataParallel ddp(*net, {}, group);
+      const Tensor weight = net->weight.detach().clone(), bias = net->bias.detach().clone();
+      amp::GradScaler scaler({.enabled = false});
+      for (int step = 0; step < 3; ++step) {
+        sgd.zero_grad();
+        const Tensor loss = net->forward(full({1, 2}, group->rank() + 1.)).sum();
+        if (with_scaler) {
+          scaler.scale(loss).backward();
+          if (step > 0) scaler.unscale_(sgd);
+          scaler.step(sgd);
+          scaler.update();
+        } else {
+          loss.backward();
+          sgd.step();
+        }
+      }
+      ddp.check_weights();
+      // The gradients are the mean of 1 and 2, and 1: three steps of 0.1 times that.
+      CHECK(differ(net->weight.detach(), weight - 0.45, {.eps = 8, .scale = 1}) == "");
+      CHECK(differ(net->bias.detach(), bias - 0.3, {.eps = 8, .scale = 1}) == "");
+    });
+  };
+  // Both ranks send one message: two flags, the scale twice, and a place.
+  CHECK(sent(true) == sent(false) + 2 * (2 + 2 + 1) * sizeof(float));
+}
+
+TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::GradScaler,
+                   amp::AsyncGradScaler) {
+  on_ranks(3, [](const std::shared_ptr<ProcessGroup>& group) {
     nn::Linear net(2, 2);
-    optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
     DistributedDataParallel ddp(*net, {}, group);
-    amp::GradScaler scaler({.enabled = false});
-    for (int step = 0; step < 3; ++step) {
-      sgd.zero_grad();
-      scaler.scale(net->forward(full({1, 2}, group->rank() + 1.)).sum()).backward();
-      if (step > 0) scaler.unscale_(sgd);
-      scaler.step(sgd);
-      scaler.update();
-    }
-    ddp.check_weights();
+    amp::GradScalerOptions options;
+    options.init_scale = 1024 << group->rank();
+    options.growth_interval = 10 + group->rank();
+    Scaler scaler(options);
+    auto expected = scaler.state_dict();
+    expected["scale"] = 4096;
+    expected["growth_interval"] = 12;
+    expected["_growth_tracker"] = 3;
+    if (group->rank() == 2) scaler.load_state_dict(expected);
+    ddp.broadcast_scaler(scaler, 2);
+    CHECK(scaler.get_scale() == 4096);
+    CHECK(scaler.get_growth_interval() == 12);
+    CHECK(scaler.get_growth_tracker() == 3);
+    CHECK_THROWS_WITH_AS(ddp.broadcast_scaler(scaler, 3), doctest::Contains("from rank 3"), Error);
+    options.enabled = false;
+    Scaler off(options);
+    ddp.broadcast_scaler(off);  // nothing to take
+    Scaler mixed(group->rank() == 1 ? options : amp::GradScalerOptions());
+    if (group->rank() == 1)
+      CHECK_THROWS_WITH_AS(
+          ddp.broadcast_scaler(mixed),
+          doctest::Contains("the scaler of rank 0 is enabled, and that of rank 1 is not"), Error);
+    else
+      ddp.broadcast_scaler(mixed);
+    // From one that is disabled there is nothing to take, either.
+    const std::string me = std::to_string(group->rank());
+    if (group->rank() == 1)
+      ddp.broadcast_scaler(mixed, 1);
+    else
+      CHECK_THROWS_WITH_AS(
+          ddp.broadcast_scaler(scaler, 1),
+          doctest::Contains(
+              ("the scaler of rank 1 is disabled, and that of rank " + me + " is not").c_str()),
+          Error);
+    CHECK(scaler.get_scale() == 4096);
   });
 }

@@ -50,8 +50,10 @@ TEST_CASE("SyncBatchNorm on ranks is BatchNorm of the whole batch, with its grad
     norm->forward(me == 1 ? images(2) * INFINITY : images(2));
     CHECK(norm->running_mean.equal(before));
     CHECK(norm->num_batches_tracked.item<int64_t>() == 1);
-    CHECK_THROWS_AS(norm->forward(ones({2, 4, 2, 2})), Error);
-    CHECK_THROWS_AS(norm->forward(ones({3})), Error);
+    CHECK_THROWS_WITH_AS(norm->forward(ones({2, 4, 2, 2})),
+                         doctest::Contains("num_features 3, got [2, 4, 2, 2]"), Error);
+    CHECK_THROWS_WITH_AS(norm->forward(ones({3})), doctest::Contains("num_features 3, got [3]"),
+                         Error);
   });
 }
 
@@ -109,11 +111,23 @@ TEST_CASE("a rank may evaluate alone, with running statistics and without") {
 
 TEST_CASE("sync_sum has derivatives of any order") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
-    const Tensor x = full({2}, group->rank() + 1.).requires_grad_();
+    const double value = group->rank() + 1.;
+    const Tensor x = full({2}, value).requires_grad_();
     const Tensor y = sync_sum(x * x, *group);  // 1 + 4
     CHECK(y.equal(full({2}, 5.)));
     const Tensor g = autograd::grad({(y * y).sum()}, {x}, {}, {}, true)[0];
-    CHECK(g.detach().equal(full({2}, 40 * (group->rank() + 1.))));  // two ranks, 2 y · 2 x
-    CHECK(autograd::grad({g.sum()}, {x})[0].sizes() == Shape{2});
+    CHECK(g.detach().equal(full({2}, 40 * value)));  // two ranks, 2 y · 2 x
+    // The sum over the ranks of 8 y · x, with y = 5, derived by this rank's x: 8 y, and 16 x by way
+    // of y times the sum of the ranks' x, which is 3.
+    CHECK(autograd::grad({g.sum()}, {x})[0].equal(full({2}, 40 + 48 * value)));
+  });
+}
+
+TEST_CASE("sync_sum is of floating tensors") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    for (const Tensor& wrong : {Tensor(), ones({2}, kInt64), ones({2}, kBool)})
+      CHECK_THROWS_WITH_AS(sync_sum(wrong, *group),
+                           doctest::Contains("sync_sum: needs a floating tensor"), Error);
+    CHECK(sync_sum(ones({2}), *group).equal(full({2}, 2.)));  // the ranks are still in step
   });
 }

@@ -175,3 +175,26 @@ TEST_CASE("what a sharded optimizer refuses") {
     CHECK_THROWS_WITH_AS(other.step(), doctest::Contains("is not contiguous"), Error);
   });
 }
+
+TEST_CASE("parameters and states that the shares of an optimizer do not have") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Tensor p = ones({4}).requires_grad_(), stranger = ones({3});
+    StateShards shards(group);
+    const std::vector<optim::OptimizerParamGroup> groups{std::vector<Tensor>{p}};
+    const StateShards::Pieces pieces(shards, groups);
+    CHECK(shards.has(p));
+    CHECK_FALSE(shards.has(stranger));
+    CHECK_THROWS_WITH_AS((void)shards.piece(stranger),
+                         doctest::Contains("a parameter of shape [3] is in none of its groups"),
+                         Error);
+    CHECK_THROWS_WITH_AS((void)shards.cut(stranger, {}),
+                         doctest::Contains("a parameter of shape [3] is in none of its groups"),
+                         Error);
+    // A rank's names travel in 512 bytes.
+    const optim::ParamState long_named{{std::string(600, 'n'), ones({}).array()}};
+    CHECK_THROWS_WITH_AS((void)shards.join(p, long_named),
+                         doctest::Contains("ZeroRedundancyOptimizer: the names of a state, 60"),
+                         Error);
+    group->barrier();  // nothing was sent
+  });
+}

@@ -18,6 +18,7 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/io/data/transforms.h"
+#include "halftape/tests/io/data/thread_count.h"
 #include "halftape/tests/support/limited_memory.h"
 #include "halftape/tests/support/message.h"
 
@@ -199,7 +200,12 @@ TEST_CASE("an iterator that gave no batch does not count as an epoch") {
   }
 }
 
-TEST_CASE("loaders end whenever they are destroyed") {
+TEST_CASE("loaders end whenever they are destroyed, and with them their threads") {
+  epoch(*random_loader(with_workers(2)));  // what a process makes once is made
+  const int before = halftape::testing::thread_count();
+#if defined(__linux__)
+  REQUIRE(before > 0);
+#endif
   for (const size_t workers : {0, 1, 4}) {
     random_loader(with_workers(workers));
     random_loader(with_workers(workers))->begin();
@@ -212,9 +218,11 @@ TEST_CASE("loaders end whenever they are destroyed") {
     auto i = joined->begin();
     CHECK(i->size() == 4);
     joined->join();
+    CHECK(halftape::testing::threads_fall_to(before));
     joined->join();
     CHECK(++i == joined->end());
   }
+  CHECK(halftape::testing::threads_fall_to(before));
 }
 
 // --- Exceptions

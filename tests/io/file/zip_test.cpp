@@ -112,6 +112,25 @@ TEST_CASE("ZIP64's records that contradict the archive are refused") {
   CHECK(has(said(none), "expected fewer than the file's"));
 }
 
+TEST_CASE("an encrypted member, and one that is packed in another way, are refused") {
+  const TempFolder folder;
+  const std::string whole = small_archive(folder);
+  const auto said = [&](size_t at, char value) {  // of the directory's entry of "a"
+    std::string bad = whole;
+    bad[bad.find("PK\1\2") + at] = value;
+    testing::write_bytes(folder / "bad", bad);
+    return message<FileError>([&] {
+      InputFile file("zip", folder / "bad");
+      (void)zip_members(file);
+    });
+  };
+  CHECK(has(said(8, 1), "member \"a\": expected it unencrypted"));
+  for (const int method : {1, 9, 12})
+    CHECK(has(said(10, static_cast<char>(method)),
+              "member \"a\": expected it stored (0) or deflated (8), found method " +
+                  std::to_string(method)));
+}
+
 TEST_CASE("an archive has more members than 16 bits count") {
   const TempFolder folder;
   constexpr size_t kMany = 70'000;

@@ -39,7 +39,15 @@ TEST_CASE("each row is in the file as soon as it is written, under the columns o
             }),
             "the file's end"));
   CHECK(has(message([&] { log.write({}); }), "the row has 0 columns"));
+  const std::string zero("a\0b", 3);
+  CHECK(has(message([&] {
+              log.write({{"step", 1}, {"loss", 1}, {"note, with \"commas\"", zero}});
+            }),
+            "a cell or column has a zero byte"));
   CHECK(read_bytes(path) == before);
+  RunLog other(folder / "other.csv");
+  CHECK(has(message([&] { other.write({{zero, 1}}); }), "a cell or column has a zero byte"));
+  CHECK(read_bytes(folder / "other.csv").empty());
 }
 
 TEST_CASE(
@@ -83,7 +91,11 @@ TEST_CASE("what is no complete row is kept beside the log, and a warning says so
   RunLog log(folder / "log.csv");
   CHECK(read_bytes(folder / "log.csv") == good);
   CHECK(read_bytes(folder / "log.csv.dropped") == rows.substr(good.size()));
-  CHECK(warnings.seen.size() == 1);
+  REQUIRE(warnings.seen.size() == 1);
+  CHECK(has(warnings.seen[0], "the last " + std::to_string(rows.size() - good.size()) +
+                                  " bytes of " + (folder / "log.csv").string() +
+                                  " are no complete rows; they stand in " +
+                                  (folder / "log.csv.dropped").string() + " now"));
 
   write_bytes(folder / "notes.csv", "a,b\n1,2\n3,4");  // by hand, without the last line feed
   const RunLog notes(folder / "notes.csv");
@@ -104,6 +116,19 @@ TEST_CASE("what is no complete row is kept beside the log, and a warning says so
   CHECK(!std::filesystem::exists(folder / "precious"));
   CHECK(read_bytes(folder / "foreign.dropped.2") == "again");
 }
+
+#if defined(__linux__)
+TEST_CASE("what cannot be kept beside the log is not dropped") {
+  TempFolder folder;
+  // A name of 255 bytes is the longest: with ".dropped" at its end it is too long.
+  const auto path = folder / std::string(250, 'x');
+  write_bytes(path, "step\n1\n2");
+  CHECK(has(message<FileError>([&] { RunLog log(path); }),
+            "its last 1 bytes are no rows of a run log, and " + path.string() +
+                ".dropped cannot be written to keep them"));
+  CHECK(read_bytes(path) == "step\n1\n2");
+}
+#endif
 
 TEST_CASE("from a log without rows nothing is dropped") {
   TempFolder folder;

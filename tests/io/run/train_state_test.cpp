@@ -2,6 +2,7 @@
 // not stopped.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -368,9 +369,10 @@ TEST_CASE("numbers keep all their bits, also those that are not finite, and text
                                  {"c", 5e-324},
                                  {"d", 1.7976931348623157e308},
                                  {"e", -std::numeric_limits<double>::infinity()},
-                                 {"f.g\n", 1.0 / 3}};
+                                 {"f.g\n", 1.0 / 3},
+                                 {"nan", std::numeric_limits<double>::quiet_NaN()}};
   TrainState::Text text = {{"", "\"\n"}, {"x.y", ""}};
-  const TrainState::Numbers numbers_before = numbers;
+  TrainState::Numbers numbers_before = numbers;
   const TrainState::Text text_before = text;
   TrainState state;
   state.add_numbers(
@@ -383,10 +385,42 @@ TEST_CASE("numbers keep all their bits, also those that are not finite, and text
   text.clear();
   state.step = 0;
   state.load(folder / "x");
+  CHECK(std::isnan(numbers.at("nan")));
+  for (auto* all : {&numbers, &numbers_before}) all->erase("nan");  // which equals nothing
   CHECK(numbers == numbers_before);
   CHECK(std::signbit(numbers.at("b")));
   CHECK(text == text_before);
   CHECK(state.step == std::numeric_limits<int64_t>::max());
+}
+
+TEST_CASE("what is no number, and what is no generator, is refused, and nothing changes") {
+  TempFolder folder;
+  TrainState state;
+  Generator own{.seed = 9};
+  TrainState::Numbers numbers = {{"a", 1}};
+  state.add("g", own);
+  state.add_numbers(
+      "n", [&] { return numbers; }, [&](const auto& saved) { numbers = saved; });
+  state.step = 5;
+  state.save(folder / "good");
+  const safetensors::Contents good = safetensors::read_file(folder / "good");
+  const auto refused = [&](const char* key, std::optional<std::string> text, const char* reason) {
+    safetensors::Metadata changed = good.metadata;
+    changed.erase(key);
+    if (text) changed.emplace(key, *text);
+    safetensors::save_file(good.tensors, folder / "bad", changed);
+    const std::string said = message([&] { state.load(folder / "bad"); });
+    CHECK_MESSAGE(has(said, reason), said);
+    state.save(folder / "after");
+    CHECK(read_bytes(folder / "after") == read_bytes(folder / "good"));
+  };
+  refused("run.step", "two", "TrainState: \"step\": expected a number, found \"two\"");
+  refused("n.a", "1.5x", "\"n\" refuses its state");
+  refused("n.a", "1.5x", "\"n.a\": expected a number, found \"1.5x\"");
+  refused("g.generator", "9", "\"g\": expected a number, found \"\"");
+  refused("g.generator", "9 0 philox", "\"g\": an unknown kind of generator");
+  refused("g.generator", std::nullopt, "TrainState: \"g\" is no generator there");
+  refused("run.random.cpu", "9 0 philox", "\"cpu\": an unknown kind of generator");
 }
 
 TEST_CASE("a safetensors file of a module, and one without a check sum, is no checkpoint") {

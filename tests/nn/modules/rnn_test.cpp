@@ -147,6 +147,22 @@ TEST_CASE("the states that come out are where the next call goes on") {
   CHECK(same_bits(end, last));
 }
 
+TEST_CASE("flatten_parameters leaves weights where they are, and what a layer gives") {
+  const auto check = [](const auto& layer) {
+    const Tensor x = randn({4, 2, 2}), before = whole(layer->forward(x));
+    const auto places = [&] {
+      std::vector<const void*> all;
+      for (const Tensor& p : layer->parameters()) all.push_back(p.const_data_ptr());
+      return all;
+    };
+    const auto first = places();
+    layer->flatten_parameters();
+    CHECK(places() == first);
+    CHECK(same_bits(whole(layer->forward(x)), before));
+  };
+  check(RNN(2, 3)), check(LSTM(2, 3)), check(GRU(2, 3));
+}
+
 TEST_CASE("dropout stands between the layers, in training only") {
   manual_seed(1);
   const RNN layer(RNNOptions(2, 3).num_layers(2).dropout(1));

@@ -158,6 +158,29 @@ TEST_CASE("tolerance_change ends a step, and no line search") {
   CHECK(p[1].item() == doctest::Approx(0.1230).epsilon(1e-4));
 }
 
+TEST_CASE("tolerance_grad ends a step before its first iteration, and after a later one") {
+  // The gradient of p² is 2·p. By the first iteration p moves by 0.5/|gradient|₁·gradient = 0.25,
+  // by the second, which knows the curvature, by half of itself: 1, 0.75, 0.375.
+  struct Run {
+    double tolerance, left;
+    int calls;
+  };
+  for (const Run& run : {Run{2, 1, 1}, Run{1.75, 0.75, 2}, Run{1.5, 0.75, 2}, Run{1.25, 0.375, 3},
+                         Run{0.75, 0.375, 3}}) {
+    CAPTURE(run.tolerance);
+    const Tensor p = tensor({1., -1.}).requires_grad_();
+    const Problem problem{{p}, [p] { return p.square().sum(); }};
+    LBFGS optimizer({p}, LBFGSOptions(0.5).tolerance_grad(run.tolerance));
+    Closure closure{optimizer, problem};
+    CHECK(optimizer.step(std::ref(closure)).item() == 2);
+    CHECK(closure.calls == run.calls);
+    CHECK(p.to_vector() == std::vector<double>{run.left, -run.left});
+    const optim::ParamState& state = optimizer.state_of(p);
+    CHECK(read_int64(state.at("func_evals")) == run.calls);
+    CHECK(read_int64(state.at("n_iter")) == run.calls - 1);
+  }
+}
+
 TEST_CASE("an L-BFGS run that was saved and loaded goes on bit for bit") {
   for (const auto& [called, o] : options()) {
     const auto& name = called;  // Clang 14 captures no structured binding
