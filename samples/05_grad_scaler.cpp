@@ -1,5 +1,5 @@
-// 5. fp16 with a GradScaler: the training is that of 04_fp16, with one line more before the loop
-// and three in it.
+// 5. fp16 with a GradScaler: the training is that of 04_fp16, with one line more before the loop,
+// one more in it, and two changed.
 //
 // It takes a second. Last line: test accuracy 97 %
 #include <halftape/halftape.h>

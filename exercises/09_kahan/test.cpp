@@ -69,6 +69,13 @@ TEST_CASE("downwards as upwards: a weight comes half of its way back") {
   run.expect(4);
 }
 
+TEST_CASE("updates that are larger than the weight arrive, and so does what follows") {
+  Run run(1);
+  for (const float update : {3.0f, -16.0f, 0.5f, 64.0f}) run.step(update);
+  for (int i = 0; i < 100; ++i) run.step(0x1p-9f);
+  run.expect(2);
+}
+
 TEST_CASE("an update that makes the weight infinite leaves nothing lost") {
   BFloat16 weight(1.0f), lost(0.0f);
   kahan_step(weight, lost, std::numeric_limits<float>::infinity());
