@@ -180,7 +180,7 @@ Array in_pinned_memory(const Array& a, Backend& b) {
 }  // namespace
 
 Array Array::pinned(Device gpu) const {
-  const Array out = in_pinned_memory(*this, backend(gpu));
+  Array out = in_pinned_memory(*this, backend(gpu));
   backend(kCPU).copy(out, *this);
   return out;
 }
@@ -189,8 +189,8 @@ Array Array::to(Device target, bool non_blocking) const {
   if (target == device()) return *this;
   // The device that is not the CPU knows how to talk to the host.
   Backend& other = backend(target.is_cpu() ? device() : target);
-  const Array out = target.is_cpu() && non_blocking ? in_pinned_memory(*this, other)
-                                                    : Array(shape_, dtype_, target);
+  Array out = target.is_cpu() && non_blocking ? in_pinned_memory(*this, other)
+                                              : Array(shape_, dtype_, target);
   other.copy_across(out, to_contiguous(), non_blocking);
   return out;
 }

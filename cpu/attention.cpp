@@ -94,9 +94,9 @@ class Heads {
   }
   /// Converted once: all blocks read it.
   Array wide(const Array& x, int64_t head) const {
-    const Array here = of(x, head);
+    Array here = of(x, head);
     if (here.dtype() == dtype_of<S>) return here;
-    const Array y = matrix(here.size(0), here.size(1), dtype_of<S>);
+    Array y = matrix(here.size(0), here.size(1), dtype_of<S>);
     copy(y, here);
     return y;
   }
@@ -129,8 +129,7 @@ class Heads {
   Array sums(const Array& gradient, int64_t head) const {
     if (!gradient.defined()) return {};
     const Array here = of(gradient, head);
-    const Array sums =
-        adds_in_place(gradient) ? here : matrix(here.size(0), here.size(1), dtype_of<S>);
+    Array sums = adds_in_place(gradient) ? here : matrix(here.size(0), here.size(1), dtype_of<S>);
     if (!is_one_block()) fill(sums, 0);
     return sums;
   }

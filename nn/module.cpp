@@ -296,14 +296,14 @@ void Module::take_place(const std::string& name) {
   if (leaving.place_.path == detail::joined(place_.path, name)) leaving.give_place({}, 0);
 }
 
-void Module::insert_module(const std::string& name, std::shared_ptr<Module> module) {
+void Module::insert_module(const std::string& name, const std::shared_ptr<Module>& module) {
   check_name("Submodule", name);
   check_part("register_module", name, module.get());
   children_.insert(name, module);
   module->give_place(detail::joined(place_.path, name), place_.depth + 1);
 }
 
-void Module::exchange_module(const std::string& name, std::shared_ptr<Module> module) {
+void Module::exchange_module(const std::string& name, const std::shared_ptr<Module>& module) {
   check_part("replace_module", name, module.get());
   before_exchange(name, module);
   take_place(name);

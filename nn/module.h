@@ -247,8 +247,8 @@ class Module : public std::enable_shared_from_this<Module> {
   friend class SummaryPass;
   /// Becomes a clone of a module of the same class.
   virtual void clone_(const Module& other, const std::optional<Device>& device);
-  void insert_module(const std::string& name, std::shared_ptr<Module> module);
-  void exchange_module(const std::string& name, std::shared_ptr<Module> module);
+  void insert_module(const std::string& name, const std::shared_ptr<Module>& module);
+  void exchange_module(const std::string& name, const std::shared_ptr<Module>& module);
   void check_part(const char* op, const std::string& name, const Module* module) const;
   void take_place(const std::string& name);
   std::shared_ptr<Module> shared() const;

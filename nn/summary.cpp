@@ -23,6 +23,7 @@ class SummaryPass final : detail::ResultWatcher {
     const Unchanged unchanged(*this);
     const ScopedValue<detail::ResultWatcher*> watch(detail::result_watcher, this);
     std::vector<Tensor> given;
+    given.reserve(inputs.size());
     for (const SummaryInput& input : inputs) given.push_back(tensor_of(input));
     gave(model_, false, forward(given));
     summary.rows.front().calls = 1;  // its own forward() may have told of the same call

@@ -21,8 +21,8 @@ namespace halftape::nn {
 /// of the model's first floating-point parameter; float32 if there is none.
 struct SummaryInput {
   SummaryInput(std::initializer_list<int64_t> shape) : sizes(shape) {}  // NOLINT: {1, 3, 8, 8}
-  SummaryInput(Shape shape) : sizes(std::move(shape)) {}                // NOLINT: as above
-  SummaryInput(Shape shape, Dtype of) : sizes(std::move(shape)), dtype(of) {}
+  SummaryInput(Shape shape) : sizes(shape) {}                           // NOLINT: as above
+  SummaryInput(Shape shape, Dtype of) : sizes(shape), dtype(of) {}
   SummaryInput(Tensor given) : value(std::move(given)) {}  // NOLINT: as above
 
   Shape sizes;  // of the zeros

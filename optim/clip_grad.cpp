@@ -29,6 +29,7 @@ std::vector<Tensor> gradients(ArrayRef<Tensor> parameters, const char* call, Sca
 template <class Change>
 void keep_marks(const std::vector<Tensor>& grads, const Change& change) {
   std::vector<GradMark> marks;
+  marks.reserve(grads.size());
   for (const Tensor& g : grads) marks.push_back(mark_of(g));
   change();
   for (size_t i = 0; i < grads.size(); ++i)

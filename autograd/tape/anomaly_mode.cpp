@@ -70,6 +70,7 @@ class Symbols {
     }
     for (const auto& [binary, offsets] : unknown) ask(binary, offsets);
     std::vector<std::vector<Frame>> all;
+    all.reserve(places.size());
     for (const os::CodePlace& place : places) all.push_back(known_[place.file][place.offset]);
     return all;
   }

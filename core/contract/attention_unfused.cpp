@@ -101,7 +101,7 @@ class AttentionSteps {
   /// scale·q·kᵀ + mask, −∞ where a key takes no part.
   Array scores(const Block& block) const {
     const Array q = block.of(a_.q), k = block.heads(a_.k);
-    const Array s = empty({q.size(0), q.size(1), q.size(2), k.size(2)}, wide_);
+    Array s = empty({q.size(0), q.size(1), q.size(2), k.size(2)}, wide_);
     on_.gemm({.d = s, .a = q, .b = k.transpose(2, 3), .alpha = a_.scale});
     const Array mask = a_.causal ? causal(block, s.shape()) : block.of(a_.mask);
     if (mask.defined() && mask.dtype() == kBool)
@@ -113,7 +113,8 @@ class AttentionSteps {
   /// True where a query of the block comes at or behind a key.
   Array causal(const Block& block, const Shape& shape) const {
     const auto counted = [&](int64_t n) {  // 1 … n
-      const Array ones = full({n}, 1, kInt64, a_.q.device()), numbers = empty({n}, kInt64);
+      const Array ones = full({n}, 1, kInt64, a_.q.device());
+      Array numbers = empty({n}, kInt64);
       on_.scan(ReduceOps::index<formula::Sum>(), numbers, ones, 0, false);
       return numbers;
     };
@@ -139,7 +140,8 @@ class AttentionSteps {
     // random() begins at whole blocks of four numbers.
     const int64_t first =
         ((block.b0 * a_.q.size(1) + block.h0) * a_.q.size(2) + block.i0) * a_.k.size(2);
-    const Array drawn = empty({first % 4 + x.numel()}, wide_), y = empty_like(x);
+    const Array drawn = empty({first % 4 + x.numel()}, wide_);
+    Array y = empty_like(x);
     RandomKey key = a_.key;
     key.offset += static_cast<uint64_t>(first / 4);
     on_.random(drawn, Distribution::Bernoulli, 1 - a_.dropout, 0, key);

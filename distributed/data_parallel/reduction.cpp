@@ -61,7 +61,7 @@ void Impl::keep_part(const Array& gathered) const {
 }
 
 std::shared_ptr<const Impl::ParamGroups> Impl::attach(const ParamGroups& groups) {
-  const std::shared_ptr<const ParamGroups> held(std::make_shared<char>(), &groups);
+  std::shared_ptr<const ParamGroups> held(std::make_shared<char>(), &groups);
   std::erase_if(optimizers_, [](const auto& one) { return one.expired(); });
   optimizers_.push_back(held);
   return held;

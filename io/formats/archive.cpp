@@ -28,7 +28,7 @@ std::optional<SavedValue> number_of(std::string_view text, std::string_view kind
 
 /// Nothing for a text that no archive of ours has written.
 std::optional<SavedValue> value_of(std::string_view text) {
-  if (const auto value = number_of<double>(text, kDouble)) return value;
+  if (auto value = number_of<double>(text, kDouble)) return value;
   if (text == "bool true" || text == "bool false") return SavedValue(text == "bool true");
   if (text.starts_with(kText)) return SavedValue(std::string(text.substr(kText.size())));
   return {};
@@ -103,10 +103,10 @@ void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
   };
   if (copy.tensors_.is_empty() && copy.numbers_.empty() && copy.values_.empty())
     put(key, std::string(kPart));
-  for (const auto& item : copy.tensors_) write(key + "." + item.key(), item.value());
-  for (const auto& [name, value] : copy.numbers_)
-    write(key + "." + name, static_cast<int64_t>(value));
-  for (const auto& [name, value] : copy.values_) put(key + "." + name, value);
+  const std::string prefix = key + '.';
+  for (const auto& item : copy.tensors_) write(prefix + item.key(), item.value());
+  for (const auto& [name, value] : copy.numbers_) write(prefix + name, static_cast<int64_t>(value));
+  for (const auto& [name, value] : copy.values_) put(prefix + name, value);
 }
 
 safetensors::Metadata OutputArchive::metadata() const {

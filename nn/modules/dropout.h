@@ -37,7 +37,7 @@ using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
 
 namespace detail {
 template <class Options>
-Tensor dropped(Tensor (*function)(const Tensor&, double, bool), Tensor x, const Options& o,
+Tensor dropped(Tensor (*function)(const Tensor&, double, bool), const Tensor& x, const Options& o,
                bool training) {
   const Tensor y = function(x, o.p(), training);
   return o.inplace() && !y.is_same(x) ? x.copy_(y) : y;

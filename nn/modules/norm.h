@@ -15,7 +15,7 @@ namespace halftape::nn {
 
 struct LayerNormOptions {
   LayerNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch
-      : normalized_shape_(std::move(normalized_shape)) {}
+      : normalized_shape_(normalized_shape) {}
   LayerNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(double, eps) = 1e-5;
@@ -25,7 +25,7 @@ struct LayerNormOptions {
 
 struct RMSNormOptions {
   RMSNormOptions(Shape normalized_shape)  // NOLINT: as LibTorch's LayerNormOptions
-      : normalized_shape_(std::move(normalized_shape)) {}
+      : normalized_shape_(normalized_shape) {}
   RMSNormOptions(std::initializer_list<int64_t> sizes) : normalized_shape_(sizes) {}  // NOLINT
   HALFTAPE_ARG(Shape, normalized_shape);
   HALFTAPE_ARG(std::optional<double>, eps) = std::nullopt;  // epsilon of float32 (float64)
@@ -84,7 +84,7 @@ namespace functional {
 
 struct LayerNormFuncOptions {
   LayerNormFuncOptions(Shape normalized_shape)  // NOLINT: as LibTorch
-      : normalized_shape_(std::move(normalized_shape)) {}
+      : normalized_shape_(normalized_shape) {}
   LayerNormFuncOptions(std::initializer_list<int64_t> sizes)  // NOLINT: as the other
       : normalized_shape_(sizes) {}
   HALFTAPE_ARG(Shape, normalized_shape);
@@ -95,7 +95,7 @@ struct LayerNormFuncOptions {
 
 struct RMSNormFuncOptions {
   RMSNormFuncOptions(Shape normalized_shape)  // NOLINT: as the others
-      : normalized_shape_(std::move(normalized_shape)) {}
+      : normalized_shape_(normalized_shape) {}
   RMSNormFuncOptions(std::initializer_list<int64_t> sizes)  // NOLINT: as the others
       : normalized_shape_(sizes) {}
   HALFTAPE_ARG(Shape, normalized_shape);

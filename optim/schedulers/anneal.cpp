@@ -21,7 +21,7 @@ const char* momentum_of(const std::map<std::string, double>& options) {
 
 }  // namespace
 
-OneCycleLR::OneCycleLR(ScheduledGroups optimizer, OneCycleLROptions options)
+OneCycleLR::OneCycleLR(const ScheduledGroups& optimizer, OneCycleLROptions options)
     : LRScheduler(optimizer),
       options_(std::move(options)),
       linear_(options_.anneal_strategy() == AnnealStrategy::Linear) {
@@ -95,8 +95,8 @@ void OneCycleLR::fields(StateFields& f) {
   f.add("max_momentum", max_momenta_, kNonNegative);
 }
 
-SWALR::SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64_t anneal_epochs,
-             AnnealStrategy anneal_strategy)
+SWALR::SWALR(const ScheduledGroups& optimizer, const std::vector<double>& swa_lr,
+             int64_t anneal_epochs, AnnealStrategy anneal_strategy)
     : LRScheduler(optimizer),
       swa_lrs_(per_group("swa_lr", swa_lr)),
       anneal_epochs_(anneal_epochs),

@@ -37,7 +37,7 @@ struct OneCycleLROptions {
 /// options out of range, for cycle_momentum without a momentum, and after total_steps steps.
 class OneCycleLR : public LRScheduler {
  public:
-  OneCycleLR(ScheduledGroups optimizer, OneCycleLROptions options);
+  OneCycleLR(const ScheduledGroups& optimizer, OneCycleLROptions options);
 
  private:
   struct Phase {
@@ -57,11 +57,11 @@ class OneCycleLR : public LRScheduler {
 /// anneal_epochs is negative.
 class SWALR : public LRScheduler {
  public:
-  SWALR(ScheduledGroups optimizer, double swa_lr, int64_t anneal_epochs = 10,
+  SWALR(const ScheduledGroups& optimizer, double swa_lr, int64_t anneal_epochs = 10,
         AnnealStrategy anneal_strategy = AnnealStrategy::Cos)
       : SWALR(optimizer, std::vector{swa_lr}, anneal_epochs, anneal_strategy) {}
-  SWALR(ScheduledGroups optimizer, const std::vector<double>& swa_lr, int64_t anneal_epochs = 10,
-        AnnealStrategy anneal_strategy = AnnealStrategy::Cos);
+  SWALR(const ScheduledGroups& optimizer, const std::vector<double>& swa_lr,
+        int64_t anneal_epochs = 10, AnnealStrategy anneal_strategy = AnnealStrategy::Cos);
 
  private:
   std::vector<double> get_lrs() override;

@@ -13,7 +13,7 @@ const LRSchedulers& checked(const char* name, const LRSchedulers& schedulers) {
 
 }  // namespace
 
-ComposedScheduler::ComposedScheduler(const char* name, ScheduledGroups optimizer,
+ComposedScheduler::ComposedScheduler(const char* name, const ScheduledGroups& optimizer,
                                      LRSchedulers schedulers)
     : LRScheduler(optimizer), schedulers_(std::move(schedulers)) {
   for (const auto& s : checked(name, schedulers_))
@@ -44,7 +44,7 @@ void ComposedScheduler::check_groups() const {
   for (const auto& s : schedulers_) s->check_groups();
 }
 
-SequentialLR::SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers,
+SequentialLR::SequentialLR(const ScheduledGroups& optimizer, LRSchedulers schedulers,
                            std::vector<int64_t> milestones)
     : ComposedScheduler("SequentialLR", optimizer, std::move(schedulers)),
       milestones_(std::move(milestones)) {
@@ -93,7 +93,7 @@ void SequentialLR::check() const {
   ComposedScheduler::check();
 }
 
-ChainedScheduler::ChainedScheduler(LRSchedulers schedulers)
+ChainedScheduler::ChainedScheduler(const LRSchedulers& schedulers)
     : ComposedScheduler("ChainedScheduler", checked("ChainedScheduler", schedulers)[0]->groups_,
                         schedulers) {
   step_count_ = 1;  // the constructors of the schedules have begun epoch 0

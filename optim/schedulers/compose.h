@@ -13,7 +13,7 @@ using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
 /// optimizers.
 class ComposedScheduler : public LRScheduler {
  protected:
-  ComposedScheduler(const char* name, ScheduledGroups optimizer, LRSchedulers schedulers);
+  ComposedScheduler(const char* name, const ScheduledGroups& optimizer, LRSchedulers schedulers);
   std::vector<double> get_lrs() override { return get_current_lrs(); }
   void rewind() override;
   void fields(StateFields& fields) override;
@@ -35,7 +35,8 @@ class ComposedScheduler : public LRScheduler {
 /// Throws unless there is one schedule more than milestones, and milestones rise.
 class SequentialLR : public ComposedScheduler {
  public:
-  SequentialLR(ScheduledGroups optimizer, LRSchedulers schedulers, std::vector<int64_t> milestones);
+  SequentialLR(const ScheduledGroups& optimizer, LRSchedulers schedulers,
+               std::vector<int64_t> milestones);
   void step() override;
 
  private:
@@ -49,7 +50,7 @@ class SequentialLR : public ComposedScheduler {
 /// Runs all schedules at every step, in their order.
 class ChainedScheduler : public ComposedScheduler {
  public:
-  explicit ChainedScheduler(LRSchedulers schedulers);
+  explicit ChainedScheduler(const LRSchedulers& schedulers);
   void step() override;
 
  private:

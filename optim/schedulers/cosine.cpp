@@ -9,7 +9,8 @@ namespace {
 constexpr double pi = std::numbers::pi;
 }
 
-CosineAnnealingLR::CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min)
+CosineAnnealingLR::CosineAnnealingLR(const ScheduledGroups& optimizer, int64_t T_max,
+                                     double eta_min)
     : LRScheduler(optimizer), T_max_(T_max), eta_min_(eta_min) {
   initial_step();
 }
@@ -35,8 +36,9 @@ void CosineAnnealingLR::fields(StateFields& f) {
   f.add("eta_min", eta_min_, kNonNegative);
 }
 
-CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0,
-                                                         int64_t T_mult, double eta_min)
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(const ScheduledGroups& optimizer,
+                                                         int64_t T_0, int64_t T_mult,
+                                                         double eta_min)
     : LRScheduler(optimizer),
       T_0_(T_0),
       T_mult_(T_mult),
@@ -86,7 +88,7 @@ void CosineAnnealingWarmRestarts::fields(StateFields& f) {
   f.add("eta_min", eta_min_, kNonNegative);
 }
 
-WarmupCosineLR::WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters,
+WarmupCosineLR::WarmupCosineLR(const ScheduledGroups& optimizer, int64_t warmup_iters,
                                int64_t lr_decay_iters, double min_lr)
     : LRScheduler(optimizer),
       warmup_iters_(warmup_iters),

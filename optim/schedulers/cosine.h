@@ -9,7 +9,7 @@ namespace halftape::optim {
 /// and eta_min ≥ 0.
 class CosineAnnealingLR : public LRScheduler {
  public:
-  CosineAnnealingLR(ScheduledGroups optimizer, int64_t T_max, double eta_min = 0);
+  CosineAnnealingLR(const ScheduledGroups& optimizer, int64_t T_max, double eta_min = 0);
 
  private:
   std::vector<double> get_lrs() override;
@@ -23,7 +23,7 @@ class CosineAnnealingLR : public LRScheduler {
 /// rate. Throws unless T_0 ≥ 1, T_mult ≥ 1 and eta_min ≥ 0.
 class CosineAnnealingWarmRestarts : public LRScheduler {
  public:
-  CosineAnnealingWarmRestarts(ScheduledGroups optimizer, int64_t T_0, int64_t T_mult = 1,
+  CosineAnnealingWarmRestarts(const ScheduledGroups& optimizer, int64_t T_0, int64_t T_mult = 1,
                               double eta_min = 0);
   void step() override;
   /// Sets the rate of a moment between epochs: step(epoch + batch / batches). Throws unless it is
@@ -48,7 +48,7 @@ class CosineAnnealingWarmRestarts : public LRScheduler {
 /// gives the same rates.
 class WarmupCosineLR : public LRScheduler {
  public:
-  WarmupCosineLR(ScheduledGroups optimizer, int64_t warmup_iters, int64_t lr_decay_iters,
+  WarmupCosineLR(const ScheduledGroups& optimizer, int64_t warmup_iters, int64_t lr_decay_iters,
                  double min_lr = 0);
 
  private:

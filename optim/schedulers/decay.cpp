@@ -5,7 +5,7 @@
 
 namespace halftape::optim {
 
-StepLR::StepLR(ScheduledGroups optimizer, int64_t step_size, double gamma)
+StepLR::StepLR(const ScheduledGroups& optimizer, int64_t step_size, double gamma)
     : FactorLR(optimizer), step_size_(step_size), gamma_(gamma) {
   initial_step();
 }
@@ -18,7 +18,8 @@ void StepLR::fields(StateFields& f) {
   f.add("gamma", gamma_, kNonNegative);
 }
 
-MultiStepLR::MultiStepLR(ScheduledGroups optimizer, std::vector<int64_t> milestones, double gamma)
+MultiStepLR::MultiStepLR(const ScheduledGroups& optimizer, std::vector<int64_t> milestones,
+                         double gamma)
     : FactorLR(optimizer), milestones_(std::move(milestones)), gamma_(gamma) {
   initial_step();
 }
@@ -32,7 +33,7 @@ void MultiStepLR::fields(StateFields& f) {
   f.add("gamma", gamma_, kNonNegative);
 }
 
-ExponentialLR::ExponentialLR(ScheduledGroups optimizer, double gamma)
+ExponentialLR::ExponentialLR(const ScheduledGroups& optimizer, double gamma)
     : FactorLR(optimizer), gamma_(gamma) {
   initial_step();
 }
@@ -41,7 +42,7 @@ void ExponentialLR::fields(StateFields& f) {
   f.add("gamma", gamma_, kNonNegative);
 }
 
-ConstantLR::ConstantLR(ScheduledGroups optimizer, double factor, int64_t total_iters)
+ConstantLR::ConstantLR(const ScheduledGroups& optimizer, double factor, int64_t total_iters)
     : FactorLR(optimizer), factor_(factor), total_iters_(total_iters) {
   initial_step();
 }
@@ -55,7 +56,7 @@ void ConstantLR::fields(StateFields& f) {
   f.add("total_iters", total_iters_, kNonNegative);
 }
 
-LinearLR::LinearLR(ScheduledGroups optimizer, double start_factor, double end_factor,
+LinearLR::LinearLR(const ScheduledGroups& optimizer, double start_factor, double end_factor,
                    int64_t total_iters)
     : FactorLR(optimizer),
       start_factor_(start_factor),
@@ -78,7 +79,7 @@ void LinearLR::fields(StateFields& f) {
   f.add("total_iters", total_iters_, kAtLeastOne);
 }
 
-PolynomialLR::PolynomialLR(ScheduledGroups optimizer, int64_t total_iters, double power)
+PolynomialLR::PolynomialLR(const ScheduledGroups& optimizer, int64_t total_iters, double power)
     : FactorLR(optimizer), total_iters_(total_iters), power_(power) {
   initial_step();
 }
@@ -95,7 +96,7 @@ void PolynomialLR::fields(StateFields& f) {
   f.add("power", power_, kNonNegative);
 }
 
-FunctionLR::FunctionLR(const char* name, ScheduledGroups optimizer, std::vector<LRLambda> f)
+FunctionLR::FunctionLR(const char* name, const ScheduledGroups& optimizer, std::vector<LRLambda> f)
     : LRScheduler(optimizer), f_(std::move(f)) {
   HALFTAPE_CHECK(f_.size() == 1 || f_.size() == groups_->size(), name, ": ", f_.size(),
                  " functions for ", groups_->size(), " groups");

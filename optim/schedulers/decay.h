@@ -21,7 +21,7 @@ class FactorLR : public LRScheduler {
 /// step() is epoch 0.) Throws unless step_size ≥ 1 and gamma ≥ 0.
 class StepLR : public FactorLR {
  public:
-  StepLR(ScheduledGroups optimizer, int64_t step_size, double gamma = 0.1);
+  StepLR(const ScheduledGroups& optimizer, int64_t step_size, double gamma = 0.1);
 
  private:
   double factor() const override;
@@ -34,7 +34,8 @@ class StepLR : public FactorLR {
 /// unless gamma ≥ 0.
 class MultiStepLR : public FactorLR {
  public:
-  MultiStepLR(ScheduledGroups optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
+  MultiStepLR(const ScheduledGroups& optimizer, std::vector<int64_t> milestones,
+              double gamma = 0.1);
 
  private:
   double factor() const override;
@@ -46,7 +47,7 @@ class MultiStepLR : public FactorLR {
 /// Multiplies by gamma in every epoch. Throws unless gamma ≥ 0.
 class ExponentialLR : public FactorLR {
  public:
-  ExponentialLR(ScheduledGroups optimizer, double gamma);
+  ExponentialLR(const ScheduledGroups& optimizer, double gamma);
 
  private:
   double factor() const override { return step_count_ == 0 ? 1 : gamma_; }
@@ -59,7 +60,8 @@ class ExponentialLR : public FactorLR {
 /// total_iters ≥ 0.
 class ConstantLR : public FactorLR {
  public:
-  explicit ConstantLR(ScheduledGroups optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+  explicit ConstantLR(const ScheduledGroups& optimizer, double factor = 1.0 / 3,
+                      int64_t total_iters = 5);
 
  private:
   double factor() const override;
@@ -72,8 +74,8 @@ class ConstantLR : public FactorLR {
 /// unless 0 < start_factor ≤ 1, 0 ≤ end_factor ≤ 1 and total_iters ≥ 1.
 class LinearLR : public FactorLR {
  public:
-  explicit LinearLR(ScheduledGroups optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
-                    int64_t total_iters = 5);
+  explicit LinearLR(const ScheduledGroups& optimizer, double start_factor = 1.0 / 3,
+                    double end_factor = 1, int64_t total_iters = 5);
 
  private:
   double factor() const override;
@@ -86,7 +88,8 @@ class LinearLR : public FactorLR {
 /// it is. Throws unless total_iters ≥ 1 and power ≥ 0.
 class PolynomialLR : public FactorLR {
  public:
-  explicit PolynomialLR(ScheduledGroups optimizer, int64_t total_iters = 5, double power = 1);
+  explicit PolynomialLR(const ScheduledGroups& optimizer, int64_t total_iters = 5,
+                        double power = 1);
 
  private:
   double factor() const override;
@@ -102,7 +105,7 @@ using LRLambda = std::function<double(int64_t epoch)>;
 /// Functions are not saved.
 class FunctionLR : public LRScheduler {
  protected:
-  FunctionLR(const char* name, ScheduledGroups optimizer, std::vector<LRLambda> f);
+  FunctionLR(const char* name, const ScheduledGroups& optimizer, std::vector<LRLambda> f);
   /// Each rate times the function of its group at this epoch.
   std::vector<double> times_f(std::vector<double> lrs) const;
 
@@ -113,9 +116,9 @@ class FunctionLR : public LRScheduler {
 /// The rate before any schedule times f(epoch).
 class LambdaLR : public FunctionLR {
  public:
-  LambdaLR(ScheduledGroups optimizer, LRLambda f)
+  LambdaLR(const ScheduledGroups& optimizer, LRLambda f)
       : LambdaLR(optimizer, std::vector{std::move(f)}) {}
-  LambdaLR(ScheduledGroups optimizer, std::vector<LRLambda> f)
+  LambdaLR(const ScheduledGroups& optimizer, std::vector<LRLambda> f)
       : FunctionLR("LambdaLR", optimizer, std::move(f)) {
     initial_step();
   }
@@ -127,9 +130,9 @@ class LambdaLR : public FunctionLR {
 /// Multiplies the present rate by f(epoch), from epoch 1 on.
 class MultiplicativeLR : public FunctionLR {
  public:
-  MultiplicativeLR(ScheduledGroups optimizer, LRLambda f)
+  MultiplicativeLR(const ScheduledGroups& optimizer, LRLambda f)
       : MultiplicativeLR(optimizer, std::vector{std::move(f)}) {}
-  MultiplicativeLR(ScheduledGroups optimizer, std::vector<LRLambda> f)
+  MultiplicativeLR(const ScheduledGroups& optimizer, std::vector<LRLambda> f)
       : FunctionLR("MultiplicativeLR", optimizer, std::move(f)) {
     initial_step();
   }

@@ -39,7 +39,7 @@ std::vector<double> SavedSchedule::per_group(const char* name,
   return values.size() == 1 ? std::vector<double>(groups_->size(), values[0]) : values;
 }
 
-LRScheduler::LRScheduler(ScheduledGroups optimizer) : SavedSchedule(optimizer) {
+LRScheduler::LRScheduler(const ScheduledGroups& optimizer) : SavedSchedule(optimizer) {
   for (OptimizerParamGroup& group : *groups_) {
     if (!group.initial_lr) group.initial_lr = group.options().get_lr();
     base_lrs_.push_back(*group.initial_lr);

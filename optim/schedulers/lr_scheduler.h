@@ -54,8 +54,8 @@ class SavedSchedule {
   void load_state_dict(const SchedulerState& saved);
 
  protected:
-  explicit SavedSchedule(ScheduledGroups optimizer)
-      : groups_(std::move(optimizer)), last_lr_(get_current_lrs()) {}
+  explicit SavedSchedule(const ScheduledGroups& optimizer)
+      : groups_(optimizer), last_lr_(get_current_lrs()) {}
   /// Names the numbers that state_dict() saves besides those of this class, each with its range.
   virtual void fields(StateFields&) {}
   /// Names all numbers: those of this class, and those of fields().
@@ -94,7 +94,7 @@ class SavedSchedule {
 /// It calls initial_step() in its constructor unless its first step() is to be epoch 0.
 class LRScheduler : public SavedSchedule {
  public:
-  explicit LRScheduler(ScheduledGroups optimizer);
+  explicit LRScheduler(const ScheduledGroups& optimizer);
 
   /// Begins the next epoch. Call it after the optimizer's step. Throws when the optimizer is gone,
   /// or has other groups than at first.

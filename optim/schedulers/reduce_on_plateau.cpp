@@ -6,7 +6,7 @@
 
 namespace halftape::optim {
 
-ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(ScheduledGroups optimizer,
+ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(const ScheduledGroups& optimizer,
                                                        SchedulerMode mode, double factor,
                                                        int64_t patience, double threshold,
                                                        ThresholdMode threshold_mode,

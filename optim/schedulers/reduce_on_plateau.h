@@ -16,7 +16,7 @@ class ReduceLROnPlateauScheduler : public SavedSchedule {
  public:
   enum SchedulerMode { min, max };
   enum ThresholdMode { rel, abs };
-  explicit ReduceLROnPlateauScheduler(ScheduledGroups optimizer, SchedulerMode mode = min,
+  explicit ReduceLROnPlateauScheduler(const ScheduledGroups& optimizer, SchedulerMode mode = min,
                                       double factor = 0.1, int64_t patience = 10,
                                       double threshold = 1e-4, ThresholdMode threshold_mode = rel,
                                       int64_t cooldown = 0, std::vector<double> min_lr = {},

@@ -77,9 +77,8 @@ Array columns(const Conv& c, const Array& x, const Shape& count) {
   if (x.device().is_cuda() && are_columns(c, last_dims(x.shape(), c.dims()), count))
     return as_matrix(c, x);
   if (x.device().is_cuda()) {
-    const Array y(
-        {c.groups, x.size(1) / c.groups * numel(c.windows.size), x.size(0) * numel(count)},
-        x.dtype(), x.device());
+    Array y({c.groups, x.size(1) / c.groups * numel(c.windows.size), x.size(0) * numel(count)},
+            x.dtype(), x.device());
     backend(x.device()).unfold(as_windows(c, y, x.size(0), count), x, c.windows);
     return y;
   }
@@ -238,7 +237,7 @@ Array conv_inputs(const Conv& c, const Array& y, const Array& w, const Array& bi
 Array conv_weights(const Conv& c, const Array& y, const Array& x) {
   const Shape count = last_dims(y.shape(), c.dims());
   const int64_t out = y.size(1) / c.groups, in = x.size(1) / c.groups;
-  const Array w(joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
+  Array w(joined({y.size(1), in}, c.windows.size), y.dtype(), y.device());
   // The transpose of w, so that the product transposes y, the smaller of its factors.
   Array sum;
   each_block(c, x, count, true, [&](int64_t begin, int64_t end) {

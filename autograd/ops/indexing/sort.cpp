@@ -64,7 +64,7 @@ Tensor median_of_all(const char* op, const Tensor& x,
   if (x.numel() == 0)
     return record(op, full({}, std::numeric_limits<double>::quiet_NaN(), x.options()).array(), {&x},
                   [](Node&, const Tensor&) { return Grads(1); });
-  const Tensor value = std::get<0>(along(detail::reshaped(x.detach(), {-1}), 0, false));
+  Tensor value = std::get<0>(along(detail::reshaped(x.detach(), {-1}), 0, false));
   if (!records({&x})) return value;
   return record(op, value.array(), {&x},
                 [x = Saved(x), y = Saved(value.array())](Node& self, const Tensor& g) -> Grads {

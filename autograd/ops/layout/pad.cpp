@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/creation/listed.h"
 #include "halftape/autograd/ops/indexing/index.h"
 #include "halftape/autograd/ops/layout/view.h"

@@ -87,7 +87,7 @@ Tensor poisson_nll_loss(const Tensor& a, const Tensor& b, bool log_input, bool f
                         Reduction reduction) {
   return loss_of(
       cast_list::poisson_nll_loss, a, b, reduction, [&](const Tensor& u, const Tensor& v) {
-        const Tensor losses = log_input ? exp(u) - v * u : u - v * log(u + eps);
+        Tensor losses = log_input ? exp(u) - v * u : u - v * log(u + eps);
         if (!full) return losses;
         const Tensor many = where(v > 1, v, 1);
         const Tensor stirling = many * log(many) - many + 0.5 * log(2 * std::numbers::pi * many);

@@ -100,7 +100,7 @@ struct Whole {
     Grads d(inputs.size());
     const auto fresh = [&](size_t i, const Array& like, Dtype dtype) {
       if (!self.wants(i)) return Array();
-      const Array a = empty_like(like, dtype);
+      Array a = empty_like(like, dtype);
       d[i] = Tensor(a);
       return a;
     };

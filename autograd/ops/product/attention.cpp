@@ -145,7 +145,7 @@ struct Whole {
     Grads found(3);
     const auto fresh = [&](size_t i, const Array& x) {
       if (!self.wants(i)) return Array();
-      const Array a = laid_out_as(x, x.size(3));
+      Array a = laid_out_as(x, x.size(3));
       found[i] = Tensor(a);
       return a;
     };

@@ -185,7 +185,7 @@ Labels parse_result(std::string_view equation, const std::array<int, N>& seen, i
       if (seen[static_cast<size_t>(l)] == 1) out.push_back(l);
     return out;
   }
-  const Labels out = with_ellipsis(parse(equation.substr(arrow + 2)), most, most);
+  Labels out = with_ellipsis(parse(equation.substr(arrow + 2)), most, most);
   for (int l : out) {
     HALFTAPE_CHECK(seen[static_cast<size_t>(l)] > 0, "einsum: '", spelled(l),
                    "' of the result in \"", equation, "\" is in no input");

@@ -210,7 +210,7 @@ Result run(const Plan& plan, const Tensor& x_in, const Tensor& batch_sizes, cons
   given.insert(given.end(), params_in.begin(), params_in.end());
   const TensorList all = cast_inputs(op, std::as_const(given));
   const PolicyScope plain(nullptr);
-  const Tensor x = all[0];
+  const Tensor& x = all[0];
   const State state{all[1], state_in.c.defined() ? all[2] : Tensor()};
   const TensorList params(all.begin() + params_at, all.end());
   check_dtypes(op.name, x, state);

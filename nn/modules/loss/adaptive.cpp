@@ -111,7 +111,7 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::log_prob(const Tensor& x) {
 Tensor AdaptiveLogSoftmaxWithLossImpl::predict(const Tensor& x) {
   const PlaceScope scope(*this);
   const Tensor head_output = head(x);
-  const Tensor best = head_output.argmax(1);
+  Tensor best = head_output.argmax(1);
   const Tensor rare = (best >= shortlist_size).nonzero().squeeze(1);
   if (rare.numel() == 0) return best;
   const Tensor all = full_log_prob(x.index_select(0, rare), head_output.index_select(0, rare));

@@ -184,14 +184,14 @@ template class OneStateLayer<GRUOptions>;
 LSTMImpl::LSTMImpl(const LSTMOptions& o)
     : Cloneable(base_of(o).proj_size(o.proj_size())), options(o) {}
 std::tuple<Tensor, LSTMImpl::States> LSTMImpl::forward(const Tensor& x,
-                                                       std::optional<States> hx) const {
+                                                       const std::optional<States>& hx) const {
   const PlaceScope scope(*this);
   const auto [h, c] = hx.value_or(States());
   const Result r = forward_padded(x, h, c);
   return scope.result(std::tuple(r.outputs, States(r.h, r.c)));
 }
 std::tuple<PackedSequence, LSTMImpl::States> LSTMImpl::forward_with_packed_input(
-    const PackedSequence& x, std::optional<States> hx) const {
+    const PackedSequence& x, const std::optional<States>& hx) const {
   const auto [h, c] = hx.value_or(States());
   const Result r = forward_packed(x, h, c);
   return {like(x, r.outputs), {r.h, r.c}};

@@ -143,10 +143,10 @@ class LSTMImpl : public Cloneable<LSTMImpl, detail::RNNImplBase> {
   LSTMImpl(int64_t input_size, int64_t hidden_size)
       : LSTMImpl(LSTMOptions(input_size, hidden_size)) {}
   explicit LSTMImpl(const LSTMOptions& options);
-  std::tuple<Tensor, States> forward(const Tensor& x, std::optional<States> hx = {}) const;
+  std::tuple<Tensor, States> forward(const Tensor& x, const std::optional<States>& hx = {}) const;
   FORWARD_HAS_DEFAULT_ARGS({1, AnyValue(std::optional<States>())})
   std::tuple<utils::rnn::PackedSequence, States> forward_with_packed_input(
-      const utils::rnn::PackedSequence& x, std::optional<States> hx = {}) const;
+      const utils::rnn::PackedSequence& x, const std::optional<States>& hx = {}) const;
   LSTMOptions options;
 };
 HALFTAPE_MODULE(LSTM);
