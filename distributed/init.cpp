@@ -21,7 +21,7 @@ namespace {
 struct DefaultGroup {
   std::mutex mutex;
   std::shared_ptr<ProcessGroup> group;
-  bool is_made = false;  // at this moment
+  bool being_made = false;
 };
 DefaultGroup& the_default() {
   static DefaultGroup one;
@@ -133,11 +133,11 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
 std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
   DefaultGroup& all = the_default();
   std::unique_lock lock(all.mutex);
-  HALFTAPE_CHECK(!all.group && !all.is_made,
+  HALFTAPE_CHECK(!all.group && !all.being_made,
                  "init_process_group: there is a default group already; call "
                  "destroy_process_group() first, or use new_process_group()");
-  const ScopedValue<bool> is_made(all.is_made, true);  // ends, as it began, with the lock
-  lock.unlock();                                       // for others that ask meanwhile
+  const ScopedValue<bool> being_made(all.being_made, true);  // ends, as it began, with the lock
+  lock.unlock();                                             // for others that ask meanwhile
   std::shared_ptr<ProcessGroup> group;
   std::exception_ptr failed;
   try {
