@@ -9,6 +9,10 @@ namespace halftape::autograd {
 struct GradcheckOptions {
   double eps = 1e-6;  // step of the central difference
   double atol = 1e-5, rtol = 1e-3;
+  /// Compares one number for each input instead of its Jacobian: vᵀ J u with a fixed v and u, none
+  /// of whose elements is 0 or another's opposite. Takes two calls of f for an input, however
+  /// large.
+  bool fast_mode = false;
 };
 
 using GradcheckFunction = std::function<Tensor(const TensorList&)>;
