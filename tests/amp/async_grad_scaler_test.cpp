@@ -6,6 +6,7 @@
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/delayed.h"
+#include "halftape/tests/support/many.h"
 #include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
@@ -169,8 +170,8 @@ TEST_CASE("every step is divided by the scale of its loss, and weights are the r
 TEST_CASE("1000 schedules with random pauses give the same scales and the same bits") {
   for (const ScaleDelivery delivery : both) {
     const RandomRun expected = train(delivery, 8, 5);
-    for (uint64_t seed = 0; seed < 1000; ++seed) {
-      const Schedule schedule(seed);
+    for (int64_t seed = 0; seed < testing::many(1000, 100); ++seed) {
+      const Schedule schedule(static_cast<uint64_t>(seed));
       const RandomRun run = train(delivery, 8, 5);
       bool equal = same(run.weights, expected.weights);
       for (size_t k = 0; k < 8; ++k) equal &= run.script[k].scale == expected.script[k].scale;

@@ -8,6 +8,7 @@
 
 #include "halftape/autograd/tensor_options.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/many.h"
 
 namespace halftape::testing {
 
@@ -36,11 +37,6 @@ Array integers(const Shape& shape, int64_t limit, uint32_t seed = 1);
 
 inline const std::vector<Dtype> floats = {kFloat32, kFloat64, kFloat16, kBFloat16};
 inline const std::vector<Dtype> whole = {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64};
-/// A length that takes several of the device's tiles: the CPU's are larger, and a GPU's threads may
-/// be simulated one after the other.
-inline int64_t many(int64_t on_cpu, int64_t on_gpu) {
-  return get_default_device().is_cpu() ? on_cpu : on_gpu;
-}
 // Around a chunk of 32 lanes and across the tiles of 16384 elements; dimensions that merge and that
 // do not.
 inline const std::vector<Shape> small = {{},   {0},    {1},       {7},     {31},
