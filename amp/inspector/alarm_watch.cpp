@@ -88,7 +88,7 @@ void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
                          const std::vector<LedgerPlace>& places) {
   struct Module {
     double lost = 0, error = -1;
-    bool any = false, all_zero = true, lost_all = false;
+    bool any = false, all_zero = true, shadowed = false, lost_all = false;
     int64_t step = 0;
   };
   std::map<std::string, Module> modules;
@@ -104,6 +104,7 @@ void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
     m.all_zero = m.all_zero && row->seen.zeros() == row->seen.total();
     const std::optional<double> lost = row->lost();
     if (!lost) continue;
+    m.shadowed = true;
     m.lost = std::max(m.lost, *lost);
     m.lost_all = m.lost_all || row->seen.zeros() == row->seen.total();
   }
@@ -121,9 +122,14 @@ void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,
                                            "shorter growth_interval"
                                          : "; scale the loss with a GradScaler");
           });
+    if (m.lost_all)
+      lost_all_.insert(entry.first);
+    else if (m.shadowed)
+      lost_all_.erase(entry.first);
     set(Alarm::Kind::Dead, m.step, entry.first,
-        m.all_zero && !m.lost_all && raised_.count({Alarm::Kind::Lost, entry.first}) == 0, 1,
-        [](std::ostream& out) {
+        m.all_zero && !lost_all_.contains(entry.first) &&
+            !raised_.contains({Alarm::Kind::Lost, entry.first}),
+        1, [](std::ostream& out) {
           out << "all gradients that arrive here are 0; look for a unit that is always off, a "
                  "detach(), a loss that does not depend on this module, or a scale that is far too "
                  "small";

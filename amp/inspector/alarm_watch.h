@@ -33,6 +33,7 @@ class AlarmWatch {
   const optim::Optimizer* optimizer_;
   std::vector<Alarm> all_;
   std::set<std::pair<Alarm::Kind, std::string>> raised_;
+  std::set<std::string> lost_all_;  // modules that the last shadow showed to lose all, not be dead
   double lr_ = 0;
   int64_t moves_ = 0;           // of the learning rate
   int64_t updates_before_ = 0;  // that were applied before this watch began
