@@ -11,15 +11,6 @@ double ScaleTrials::lost(size_t trial, size_t place) const {
   return lost_share(trials.at(trial).seen.at(place)[NumberClass::Zero], float32.at(place));
 }
 
-double ScaleTrials::predicted_loss(double scale, size_t place) const {
-  HALFTAPE_CHECK(scale > 0 && std::isfinite(scale), "ScaleTrials::predicted_loss: scale ", scale,
-                 " must be positive and finite");
-  const ExponentCounts& stored = reference.at(place);
-  const int shift = std::ilogb(scale / reference_scale);
-  return lost_share(stored.zeros() + stored.vanishing(shift, places.at(place).dtype),
-                    float32.at(place));
-}
-
 ScaleTrials try_scales(const nn::Module& model, const std::function<Tensor()>& loss, int first,
                        int last) {
   HALFTAPE_CHECK(loss, "try_scales: the loss is an empty function");

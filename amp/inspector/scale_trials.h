@@ -10,7 +10,9 @@
 
 namespace halftape::amp {
 
-/// One training step at many scales, beside the same step in float32.
+/// One training step at many scales, beside the same step in float32. Each scale has a backward
+/// pass of its own: exponents of one pass, shifted, tell what another scale loses in the last
+/// layer, but say too little where gradients were lost on the way.
 struct ScaleTrials {
   /// Gradients that are stored in 16 bits.
   std::vector<LedgerPlace> places;
@@ -30,11 +32,6 @@ struct ScaleTrials {
 
   /// The share of the float32 gradient's non-zero numbers that are 0 at that place in that trial.
   double lost(size_t trial, size_t place) const;
-  /// The same, predicted for any scale from the reference alone, whose exponents shift. Where
-  /// nothing was lost on the way from the loss to that place, only numbers that round to 2^-25 are
-  /// in doubt; upstream of losses it says too little, by up to 11 points in the networks that were
-  /// tried.
-  double predicted_loss(double scale, size_t place) const;
 };
 
 /// Computes the loss with autocast as `loss` has it, and with autocast off; then one backward pass
