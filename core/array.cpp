@@ -174,7 +174,7 @@ Array Array::to(Dtype dtype) const {
 namespace {
 /// Room for the array's elements in host memory that the backend's device reads and writes.
 Array in_pinned_memory(const Array& a, Backend& b) {
-  return {b.allocate_pinned(byte_count(a.shape(), a.dtype())), a.shape(),
+  return {b.allocate(byte_count(a.shape(), a.dtype()), true), a.shape(),
           contiguous_strides(a.shape()), 0, a.dtype()};
 }
 }  // namespace

@@ -6,7 +6,10 @@
 
 namespace halftape::cpu {
 
-BufferPtr CpuBackend::allocate(size_t bytes) { return cpu::allocate(bytes); }
+BufferPtr CpuBackend::allocate(size_t bytes, bool pinned) {
+  HALFTAPE_CHECK(!pinned, "pin_memory: pinned memory belongs to a GPU; this device is the CPU");
+  return cpu::allocate(bytes);
+}
 
 void CpuBackend::copy_across(const Array& to, const Array& from, bool) { cpu::copy(to, from); }
 

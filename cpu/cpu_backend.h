@@ -9,7 +9,6 @@ namespace halftape::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  const char* name() const override { return "cpu"; }
 #define HALFTAPE_CALL override
 #include "halftape/core/contract/calls.inc"
 };

@@ -22,8 +22,9 @@ void copy_to_peer(const Array& to, const Array& from) {
 
 }  // namespace
 
-BufferPtr CudaBackend::allocate(size_t bytes) { return context_.allocate(bytes); }
-BufferPtr CudaBackend::allocate_pinned(size_t bytes) { return context_.allocate_pinned(bytes); }
+BufferPtr CudaBackend::allocate(size_t bytes, bool pinned) {
+  return pinned ? context_.allocate_pinned(bytes) : context_.allocate(bytes);
+}
 
 void CudaBackend::copy_across(const Array& to, const Array& from, bool non_blocking) {
   if (to.numel() == 0) return;

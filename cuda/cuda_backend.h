@@ -9,10 +9,8 @@ namespace halftape::cuda {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(DeviceIndex index) : context_(Context::of(index)) {}
-  const char* name() const override { return "cuda"; }
 #define HALFTAPE_CALL override
 #include "halftape/core/contract/calls.inc"
-  BufferPtr allocate_pinned(size_t bytes) override;
   std::unique_ptr<Recording> new_recording() override;
   std::unique_ptr<QueueMoment> now() override;
   std::unique_ptr<SideQueue> new_side_queue() override;

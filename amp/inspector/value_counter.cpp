@@ -145,14 +145,14 @@ void ValueCounter::count(const Look& look, const Node* called, const Array& x) {
   if (event == slots_.size()) grow();
   if (called && autograd::AnomalyMode::is_enabled()) origins_[number] = called->origin();
   const Array each = stored_once(x);
-  backend(device_).count_classes(slots_[event], each);
+  backend(device_).count_numbers(CountBy::Class, slots_[event], each);
   const bool parameter = look.kind == LedgerPlace::Kind::Parameter;
   if (bins == Bins::None || look.kind == LedgerPlace::Kind::Value ||
       (bins == Bins::Stored16 && !parameter && !is_16bit(x.dtype())))
     return;
   if (bins_.size() <= event) bins_.resize(event + 1);
   bins_[event] = full({kExponentSlots}, 0, kInt64, device_);
-  backend(device_).count_exponents(bins_[event], each);
+  backend(device_).count_numbers(CountBy::Exponent, bins_[event], each);
 }
 
 /// The place is most often that of the same event of the step before.

@@ -66,7 +66,7 @@ ExponentCounts count_exponents(const Tensor& x) {
                  "count_exponents: expected a tensor of a floating dtype, got ",
                  x.defined() ? name(x.dtype()) : "an undefined one");
   const Array counts = full({kExponentSlots}, 0, kInt64, x.device());
-  backend(x.device()).count_exponents(counts, x.array());
+  backend(x.device()).count_numbers(CountBy::Exponent, counts, x.array());
   ExponentCounts result;
   backend(x.device()).read(result.slots.data(), counts);
   return result;

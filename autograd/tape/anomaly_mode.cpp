@@ -199,7 +199,7 @@ void refuse_nonfinite(const Node& node, const Grads& grads) {
     if (!g.defined()) continue;
     const Array counts = full({kNumberClasses}, 0, kInt64, g.device());
     std::array<int64_t, kNumberClasses> classes;
-    backend(g.device()).count_classes(counts, g.array());
+    backend(g.device()).count_numbers(CountBy::Class, counts, g.array());
     backend(g.device()).read(classes.data(), counts);
     const bool nan = classes[static_cast<size_t>(NumberClass::NaN)] > 0,
                inf = classes[static_cast<size_t>(NumberClass::Infinite)] > 0;

@@ -112,7 +112,7 @@ class Graph::Captured final : public Capture {
     if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
       const auto n = static_cast<int64_t>(used_);
       // From memory that the device may read later: no replay waits for the one before it.
-      const Array now(backend_.allocate_pinned(used_), Shape{n}, Strides{1}, 0, kUInt8);
+      const Array now(backend_.allocate(used_, true), Shape{n}, Strides{1}, 0, kUInt8);
       std::memcpy(now.raw(), bytes, used_);
       backend_.copy_across(live_.slice(0, 0, n), now, true);
       std::memcpy(sent_.data(), bytes, used_);

@@ -15,8 +15,9 @@ class Trial final : public ForwardingBackend, public Stage {
  public:
   Trial(Device device, Backend& to) : ForwardingBackend(to), device_(device) {}
 
-  BufferPtr allocate(size_t bytes) override {
-    BufferPtr made = to().allocate(bytes);
+  BufferPtr allocate(size_t bytes, bool pinned) override {
+    BufferPtr made = to().allocate(bytes, pinned);
+    if (pinned) return made;
     made_.insert(made.get());
     if (lasting_) fresh_.push_back(made);
     return made;

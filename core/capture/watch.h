@@ -72,7 +72,8 @@ class Watch final : public ForwardingBackend, public Stage {
   Watch(Device device, Backend& to, Held& held, Buffers left)
       : ForwardingBackend(to), device_(device), held_(held), left_(std::move(left)) {}
 
-  BufferPtr allocate(size_t bytes) override {
+  BufferPtr allocate(size_t bytes, bool pinned) override {
+    if (pinned) return to().allocate(bytes, true);
     check_no_state();
     BufferPtr made = to().allocate(bytes);
     made_.insert(made.get());  // it stays with the recording

@@ -47,11 +47,6 @@ BackendGuard::BackendGuard(Device device, Backend& backend) : before_(mine_of, m
 }
 BackendGuard::~BackendGuard() { std::tie(mine_of, mine) = before_; }
 
-BufferPtr Backend::allocate_pinned(size_t) {
-  detail::fail("pin_memory: pinned memory belongs to a GPU; the backend of this device is ",
-               name());
-}
-
 void Backend::scatter_add(const Array& y, const Array& g, int dim, const Array& index,
                           IndexUse use) {
   scatter_reduce(ReduceOps::index<formula::Sum>(), y, g, dim, index, use);

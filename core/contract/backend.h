@@ -31,11 +31,8 @@ using Call =
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual const char* name() const = 0;
-
 #define HALFTAPE_CALL = 0
 #include "halftape/core/contract/calls.inc"
-  virtual BufferPtr allocate_pinned(size_t bytes);  // throws where there is no such memory
 
   void argmax(const Array& y, const Array& x, int dim) { arg_extremum(y, x, dim, false); }
   void argmin(const Array& y, const Array& x, int dim) { arg_extremum(y, x, dim, true); }

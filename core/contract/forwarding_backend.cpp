@@ -106,7 +106,9 @@ Backend& ForwardingBackend::seen(const Call& call) {
   return seen(name, touched);
 }
 
-BufferPtr ForwardingBackend::allocate(size_t bytes) { return to_.allocate(bytes); }
+BufferPtr ForwardingBackend::allocate(size_t bytes, bool pinned) {
+  return to_.allocate(bytes, pinned);
+}
 void ForwardingBackend::copy(const Array& to, const Array& from) {
   seen(to.dtype() == from.dtype() ? "copy" : "cast", {{&to}, {&from}}).copy(to, from);
 }
@@ -217,11 +219,9 @@ void ForwardingBackend::update(std::span<const UpdateSlot> slots, const UpdateRu
   seen({&task}).update(slots, rule, control);
 }
 void ForwardingBackend::transition(const Transition& t) { seen({&t}).transition(t); }
-void ForwardingBackend::count_exponents(const Array& counts, const Array& x) {
-  seen("count_exponents", {{&counts}, {&x}}).count_exponents(counts, x);
-}
-void ForwardingBackend::count_classes(const Array& counts, const Array& x) {
-  seen("count_classes", {{&counts}, {&x}}).count_classes(counts, x);
+void ForwardingBackend::count_numbers(CountBy by, const Array& counts, const Array& x) {
+  seen(by == CountBy::Exponent ? "count_exponents" : "count_classes", {{&counts}, {&x}})
+      .count_numbers(by, counts, x);
 }
 void ForwardingBackend::synchronize() { seen("synchronize", {}).synchronize(); }
 

@@ -18,10 +18,8 @@ class ForwardingBackend : public Backend {
   explicit ForwardingBackend(Backend& to) : to_(to) {}
   Backend& to() const { return to_; }
 
-  const char* name() const override { return to_.name(); }
 #define HALFTAPE_CALL override
 #include "halftape/core/contract/calls.inc"
-  BufferPtr allocate_pinned(size_t bytes) override { return to_.allocate_pinned(bytes); }
   std::unique_ptr<Recording> new_recording() override { return to_.new_recording(); }
   std::unique_ptr<QueueMoment> now() override { return to_.now(); }
   std::unique_ptr<SideQueue> new_side_queue() override { return to_.new_side_queue(); }

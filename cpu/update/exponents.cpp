@@ -6,10 +6,9 @@
 #include "halftape/cpu/vector/loop.h"
 
 namespace halftape::cpu {
+namespace {
 
-void CpuBackend::count_exponents(const Array& counts, const Array& given) {
-  const Array x = given.to_contiguous();
-  auto* const totals = static_cast<int64_t*>(counts.raw());
+void count_exponents(int64_t* totals, const Array& x) {
   with_float_type(x.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     parallel_ranges(x.numel(), grain(x.numel(), 1), [&](int64_t begin, int64_t end) {
@@ -29,10 +28,7 @@ void CpuBackend::count_exponents(const Array& counts, const Array& given) {
       }
     });
   });
-  counts.bump_version();
 }
-
-namespace {
 
 /// Counts n numbers, so few that a count fits into a word: words are compared, many at once.
 template <class T>
@@ -65,11 +61,7 @@ void count_words(const typename ClassBorders<T>::Word* x, int64_t n, int64_t* cl
   add(NumberClass::NaN, nan);
 }
 
-}  // namespace
-
-void CpuBackend::count_classes(const Array& counts, const Array& given) {
-  const Array x = given.to_contiguous();
-  auto* const totals = static_cast<int64_t*>(counts.raw());
+void count_classes(int64_t* totals, const Array& x) {
   visit(x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (is_floating_point(dtype_of<T>)) {
       const auto* words = static_cast<const typename ClassBorders<T>::Word*>(x.raw());
@@ -83,6 +75,14 @@ void CpuBackend::count_classes(const Array& counts, const Array& given) {
       });
     }
   });
+}
+
+}  // namespace
+
+void CpuBackend::count_numbers(CountBy by, const Array& counts, const Array& given) {
+  const Array x = given.to_contiguous();
+  (by == CountBy::Exponent ? count_exponents : count_classes)(static_cast<int64_t*>(counts.raw()),
+                                                              x);
   counts.bump_version();
 }
 

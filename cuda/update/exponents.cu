@@ -44,7 +44,7 @@ __global__ void count_slots(const __grid_constant__ Layout<1> x, unsigned long l
 }
 
 template <class By>
-void count(const char* name, const Array& counts, const Array& x) {
+void count_by(const char* name, const Array& counts, const Array& x) {
   counts.bump_version();
   if (x.numel() == 0) return;
   launch_for(queue(x), x.numel(), name, count_slots<By>, Layout<1>({&x}),
@@ -53,11 +53,11 @@ void count(const char* name, const Array& counts, const Array& x) {
 
 }  // namespace
 
-void CudaBackend::count_exponents(const Array& counts, const Array& x) {
-  count<ByExponent>("count_exponents", counts, x);
-}
-void CudaBackend::count_classes(const Array& counts, const Array& x) {
-  count<ByClass>("count_classes", counts, x);
+void CudaBackend::count_numbers(CountBy by, const Array& counts, const Array& x) {
+  if (by == CountBy::Exponent)
+    count_by<ByExponent>("count_exponents", counts, x);
+  else
+    count_by<ByClass>("count_classes", counts, x);
 }
 
 }  // namespace halftape::cuda

@@ -126,7 +126,9 @@ TEST_CASE("unscale and the optimizer updates give the same bits in every layout"
 }
 
 TEST_CASE("numbers are counted by powers of two, in every layout") {
-  const auto count = [](const Arrays& y, const Arrays& x) { tested().count_exponents(y[0], x[0]); };
+  const auto count = [](const Arrays& y, const Arrays& x) {
+    tested().count_numbers(CountBy::Exponent, y[0], x[0]);
+  };
   const std::vector<Shape> long_ones = large();
   for (const Dtype d : floats)
     for (const auto* shapes : {&small, &long_ones}) {
@@ -156,7 +158,9 @@ TEST_CASE("numbers are counted by powers of two, in every layout") {
 }
 
 TEST_CASE("numbers are counted by their class, in every layout") {
-  const auto count = [](const Arrays& y, const Arrays& x) { tested().count_classes(y[0], x[0]); };
+  const auto count = [](const Arrays& y, const Arrays& x) {
+    tested().count_numbers(CountBy::Class, y[0], x[0]);
+  };
   const std::vector<Shape> long_ones = large();
   for (const Dtype d : floats) {
     const double least = d == kFloat16 ? 0x1p-14 : d == kFloat64 ? 0x1p-1022 : 0x1p-126;
@@ -195,7 +199,7 @@ TEST_CASE("of all patterns of a 16-bit format, as many are of each class as its 
     const Array x({0x10000}, d, kCPU), counts = there(full({kNumberClasses}, 0, kInt64, kCPU));
     for (uint32_t i = 0; i < 0x10000; ++i)
       static_cast<uint16_t*>(x.raw())[i] = static_cast<uint16_t>(i);
-    tested().count_classes(counts, there(x));
+    tested().count_numbers(CountBy::Class, counts, there(x));
     std::vector<int64_t> found(kNumberClasses);
     tested().read(found.data(), counts);
     // Zero, Subnormal, Normal, Large, Infinite, NaN; each with both signs.

@@ -22,7 +22,8 @@ namespace {
 class Beneath final : public ForwardingBackend {
  public:
   Beneath() : ForwardingBackend(backend(get_default_device())) {}
-  BufferPtr allocate(size_t bytes) override {
+  BufferPtr allocate(size_t bytes, bool pinned) override {
+    if (pinned) return to().allocate(bytes, true);
     BufferPtr* best = nullptr;
     for (BufferPtr& b : kept_)
       if (b->use_count() == 1 && b->size() >= bytes && (!best || b->size() < (*best)->size()))

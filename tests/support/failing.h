@@ -29,7 +29,9 @@ class FailingBackend final : public ForwardingBackend {
         type_(get_default_device().type()),
         former_(swap_backend(type_, this)) {}
   ~FailingBackend() override { swap_backend(type_, former_); }
-  BufferPtr allocate(size_t bytes) override { return count(), to().allocate(bytes); }
+  BufferPtr allocate(size_t bytes, bool pinned) override {
+    return count(), to().allocate(bytes, pinned);
+  }
 
  private:
   void before(const std::string&, const Touched&) override { count(); }

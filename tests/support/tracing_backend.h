@@ -26,9 +26,9 @@ class TracingBackend final : public ForwardingBackend {
   }
   void clear() { calls.clear(), allocations.clear(), lowered.clear(); }
 
-  const char* name() const override { return "tracing"; }
-  BufferPtr allocate(size_t bytes) override {
-    return allocations.push_back(bytes), to().allocate(bytes);
+  BufferPtr allocate(size_t bytes, bool pinned) override {
+    if (!pinned) allocations.push_back(bytes);
+    return to().allocate(bytes, pinned);
   }
 
  private:

@@ -31,6 +31,9 @@ struct ListNorm {
   Array norm, factor;  // one element each, float32 or float64
 };
 
+/// What numbers are counted by: by powers of two (core/formula/exponents.h), or by NumberClass.
+enum class CountBy : uint8_t { Exponent, Class };
+
 /// How a parameter of 16 bits is kept (core/formula/weights.h); others are Plain.
 struct Keeping {
   Weights weights = Weights::Plain;

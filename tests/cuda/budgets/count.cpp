@@ -62,9 +62,9 @@ class Traffic final : public ForwardingBackend {
  public:
   explicit Traffic(Count& count) : ForwardingBackend(backend(kCUDA)), count_(count) {}
 
-  BufferPtr allocate(size_t bytes) override {
+  BufferPtr allocate(size_t bytes, bool pinned) override {
     const int64_t before = simt::counters().allocated_bytes;
-    BufferPtr made = ForwardingBackend::allocate(bytes);
+    BufferPtr made = ForwardingBackend::allocate(bytes, pinned);
     if (Capture::active())
       count_.arena_bytes += static_cast<double>(simt::counters().allocated_bytes - before);
     return made;
