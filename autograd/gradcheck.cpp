@@ -49,6 +49,13 @@ std::vector<double> numeric(const GradcheckFunction& f, const TensorList& inputs
 }  // namespace
 
 bool gradcheck(const GradcheckFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
+  HALFTAPE_CHECK(f, "gradcheck: the function is empty");
+  HALFTAPE_CHECK(o.eps > 0 && o.eps <= kMax, "gradcheck: eps ", o.eps,
+                 " must be positive and finite");
+  for (const double tolerance : {o.atol, o.rtol})
+    HALFTAPE_CHECK(tolerance >= 0 && tolerance <= kMax, "gradcheck: a tolerance of ", tolerance,
+                   " must be finite and not negative");
+  const AutoGradMode recording(true);
   TensorList leaves;
   std::vector<size_t> which;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -113,6 +120,7 @@ bool gradcheck(const GradcheckFunction& f, const TensorList& inputs, const Gradc
 
 bool gradgradcheck(const GradcheckFunction& f, const TensorList& inputs,
                    const GradcheckOptions& o) {
+  HALFTAPE_CHECK(f, "gradgradcheck: the function is empty");
   auto gradient = [&](const TensorList& at) {
     TensorList wanted;
     for (const Tensor& t : at)

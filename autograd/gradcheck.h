@@ -19,7 +19,8 @@ using GradcheckFunction = std::function<Tensor(const TensorList&)>;
 
 /// Compares the Jacobian of f by backward passes with central differences, element by element, for
 /// every input that requires grad. Such inputs must be float64. Returns true; throws at the first
-/// element that differs.
+/// element that differs, and for an eps or a tolerance without sense. Records under NoGradGuard
+/// too.
 bool gradcheck(const GradcheckFunction& f, const TensorList& inputs,
                const GradcheckOptions& options = {});
 

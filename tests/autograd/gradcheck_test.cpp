@@ -1,6 +1,8 @@
 // gradcheck and gradgradcheck: what they must refuse, element by element and in fast mode.
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "halftape/tests/support/message.h"
 
 using namespace halftape;
@@ -115,6 +117,21 @@ TEST_CASE("gradcheck takes no finite gradient for a difference that overflows") 
   const auto f = [](const TensorList& in) { return (in[0] * 1000).exp() * 1e-4; };
   for (const GradcheckOptions& mode : kModes)
     CHECK(has(message([&] { gradcheck(f, {leaf({0.7097827})}, mode); }), "inf by finite"));
+}
+
+TEST_CASE("gradcheck refuses options without sense, and records under NoGradGuard") {
+  const TensorList x = {leaf({0.5, -1, 2})};
+  const double inf = std::numeric_limits<double>::infinity(), nan = inf - inf;
+  for (const double eps : {0.0, -1e-6, inf, nan})
+    CHECK(has(message([&] { gradcheck(square({1, 1, 1}), x, {.eps = eps}); }), "eps"));
+  for (const double wrong : {-1.0, inf, nan}) {
+    CHECK(has(message([&] { gradcheck(square({1, 1, 1}), x, {.atol = wrong}); }), "a tolerance"));
+    CHECK(has(message([&] { gradcheck(square({1, 1, 1}), x, {.rtol = wrong}); }), "a tolerance"));
+  }
+  CHECK(message([&] { gradcheck(nullptr, x); }) == "gradcheck: the function is empty");
+  CHECK(message([&] { gradgradcheck(nullptr, x); }) == "gradgradcheck: the function is empty");
+  const NoGradGuard guard;
+  for (const GradcheckOptions& mode : kModes) CHECK(gradcheck(square({1, 1, 1}), x, mode));
 }
 
 TEST_CASE("gradcheck's fast mode calls f twice for an input, however large") {
