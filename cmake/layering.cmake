@@ -135,6 +135,11 @@ foreach(part core cpu cuda autograd nn optim io amp distributed samples benchmar
         continue()
       endif()
     endif()
+    # GPU code and programs are compiled with other standard libraries.
+    file(STRINGS ${file} newer REGEX "std::(bit_cast<|ranges::|jthread|format\\()")
+    if(newer AND NOT part MATCHES "^(cuda|samples|benchmarks)$")
+      list(APPEND broken "${file}: libc++ 13, which Emscripten has, lacks this (core/bit_cast.h has one of them): ${newer}")
+    endif()
     file(STRINGS ${file} includes REGEX "^ *# *include")
     foreach(line ${includes})
       check_line(${file} ${wing} "${line}")

@@ -1,6 +1,5 @@
 // a·b + c, rounded once, where the C library does not do that.
 #pragma once
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -25,10 +24,10 @@ constexpr TwoDoubles two_product(double x, double y) {
 /// digits, is then right. Boldo and Melquiond 2008, doi:10.1109/TC.2007.70819.
 constexpr double sum_rounded_to_odd(double x, double y) {
   const TwoDoubles s = two_sum(x, y);
-  if (!(s.low < 0 || s.low > 0)) return s.high;  // NaN, too
-  const auto bits = std::bit_cast<uint64_t>(s.high);
+  if (!(s.low < 0 || s.low > 0)) return s.high;            // NaN, too
+  const auto bits = __builtin_bit_cast(uint64_t, s.high);  // libc++ 13 lacks std::bit_cast
   if (bits & 1) return s.high;
-  return std::bit_cast<double>((s.low > 0) == (s.high > 0) ? bits + 1 : bits - 1);
+  return __builtin_bit_cast(double, (s.low > 0) == (s.high > 0) ? bits + 1 : bits - 1);
 }
 
 /// For finite results far from the ends of the exponents.

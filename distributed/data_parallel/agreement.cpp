@@ -1,5 +1,4 @@
 // Scalers of all ranks come to one verdict.
-#include <bit>
 #include <mutex>
 #include <sstream>
 #include <unordered_map>
@@ -11,6 +10,7 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
 
@@ -95,11 +95,11 @@ void take_state(ProcessGroup& group, Scaler& scaler, int src) {
                  " in a group of ", group.size());
   std::ostringstream own;
   for (const auto& [name, value] : scaler.state_dict())
-    own << name << ' ' << std::bit_cast<uint64_t>(value) << '\n';
+    own << name << ' ' << bit_cast<uint64_t>(value) << '\n';
   std::istringstream text(text_of(group, own.str(), src, "the scaler's state"));
   typename Scaler::StateDict state;
   std::string name;
-  for (uint64_t bits = 0; text >> name >> bits;) state[name] = std::bit_cast<double>(bits);
+  for (uint64_t bits = 0; text >> name >> bits;) state[name] = bit_cast<double>(bits);
   HALFTAPE_CHECK(
       state.empty() == own.str().empty(), "broadcast_scaler: the scaler of rank ", src,
       state.empty() ? " is disabled, and that of rank " : " is enabled, and that of rank ",

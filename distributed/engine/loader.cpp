@@ -18,9 +18,10 @@ std::string remedy(const std::string& engine) {
 }  // namespace
 
 std::unique_ptr<Engine> open_engine(const std::string& name, const EngineSetup& setup) {
-  const bool is_name = !name.empty() && name.size() <= 32 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-  });
+  const bool is_name =
+      !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+      });
   HALFTAPE_CHECK(is_name, "\"", name,
                  "\" is no name of an engine: those are small letters and digits, such as "
                  "\"gloo\"");

@@ -2,11 +2,11 @@
 #include "halftape/io/formats/pickle.h"
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <string>
 #include <utility>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/buffer.h"
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/json.h"
@@ -224,7 +224,7 @@ class Reader {
         push_long();
         break;
       case 'G':  // BINFLOAT
-        push(Kind::Float).real = std::bit_cast<double>(from_big_endian(take(8, "a number")));
+        push(Kind::Float).real = bit_cast<double>(from_big_endian(take(8, "a number")));
         break;
       case 'U':     // SHORT_BINSTRING: text of Python 2
       case '\x8c':  // SHORT_BINUNICODE

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "halftape/core/bit_cast.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/unary.h"
@@ -39,7 +39,7 @@ struct Flush {
 /// a·b by the machine, and its bits: a comparison may flush, too.
 uint32_t product(float a, float b) {
   volatile float x = a, y = b;
-  return std::bit_cast<uint32_t>(x * y);
+  return bit_cast<uint32_t>(x * y);
 }
 bool flushes_results() { return product(0x1p-126f, 0.5f) == 0; }
 bool flushes_operands() { return product(0x1p-140f, 0x1p20f) == 0; }
@@ -77,7 +77,7 @@ TEST_CASE("the calling thread flushes results and operands, keeps their sign, an
     CHECK(flushes_results() == has);
     CHECK(flushes_operands() == has);
     CHECK(product(-0x1p-126f, 0.5f) == (has ? 0x80000000u : 0x80400000u));
-    CHECK(product(0x1p-125f, 0.5f) == std::bit_cast<uint32_t>(0x1p-126f));
+    CHECK(product(0x1p-125f, 0.5f) == bit_cast<uint32_t>(0x1p-126f));
     std::thread([] { set_flush_denormal(false); }).join();
     CHECK(flushes() == has);
     CHECK(set_flush_denormal(false) == has);

@@ -4,6 +4,8 @@
 
 #include <type_traits>
 
+#include "halftape/core/bit_cast.h"
+
 using namespace halftape;
 
 namespace {
@@ -16,11 +18,10 @@ class Numbers {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     const uint64_t mixed = (state_ ^ state_ >> 29) * 0x9E3779B97F4A7C15u;
     if constexpr (std::is_same_v<T, float>)
-      return std::bit_cast<float>(
+      return bit_cast<float>(
           static_cast<uint32_t>((mixed >> 32 & 0x807fffffu) | (120 + mixed % 16) << 23));
     else
-      return std::bit_cast<double>((mixed & 0x800fffffffffffffu) | (1016 + (mixed >> 40) % 16)
-                                                                       << 52);
+      return bit_cast<double>((mixed & 0x800fffffffffffffu) | (1016 + (mixed >> 40) % 16) << 52);
   }
 
  private:
@@ -35,8 +36,8 @@ int differences() {
     const T a = numbers.next(), b = numbers.next();
     // A sum that nearly vanishes shows each digit of the product.
     const T c = i % 2 == 0 ? numbers.next() : -a * b;
-    count += std::bit_cast<uint64_t>(static_cast<double>(fma_in_steps(a, b, c))) !=
-             std::bit_cast<uint64_t>(static_cast<double>(std::fma(a, b, c)));
+    count += bit_cast<uint64_t>(static_cast<double>(fma_in_steps(a, b, c))) !=
+             bit_cast<uint64_t>(static_cast<double>(std::fma(a, b, c)));
   }
   return count;
 }
