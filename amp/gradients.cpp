@@ -1,7 +1,6 @@
 #include "halftape/amp/gradients.h"
 
 #include <atomic>
-#include <sstream>
 
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/layout/view.h"
@@ -108,9 +107,7 @@ void check_divisible(const Gradients& gradients, const char* call, const Ref<Gra
     const Tensor& g = gradients.parameters[i].grad();
     if (!g.defined()) continue;
     const auto place = [&] {
-      std::ostringstream text;
-      text << call << ": the gradient of parameter " << i << ", " << g.sizes();
-      return text.str();
+      return halftape::detail::str(call, ": the gradient of parameter ", i, ", ", g.sizes());
     };
     HALFTAPE_CHECK(g.device() == device, place(), ", is on ", g.device(),
                    ", and the loss that was scaled on ", device,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "halftape/amp/agreement.h"
 #include "halftape/autograd/tape/grad_tag.h"
@@ -44,11 +43,10 @@ void set_constant(ScaleLaw& law, T ScaleLaw::*constant, T value) {
 }  // namespace
 
 std::string skip_warning(const char* scaler, int64_t in_row, float scale, bool bad_loss) {
-  std::ostringstream text;
-  text << scaler << ": " << in_row << " steps in a row were skipped, the scale is " << scale
-       << (bad_loss ? "; the loss itself is infinite or NaN, which no scale cures"
-                    : "; scaler.stats().nonfinite names the first gradient that is not finite");
-  return text.str();
+  return halftape::detail::str(
+      scaler, ": ", in_row, " steps in a row were skipped, the scale is ", scale,
+      bad_loss ? "; the loss itself is infinite or NaN, which no scale cures"
+               : "; scaler.stats().nonfinite names the first gradient that is not finite");
 }
 
 std::ostream& operator<<(std::ostream& out, const ScalerStats& s) {

@@ -88,10 +88,9 @@ int64_t Buffer::live_bytes() { return Live::total(1); }
 
 void out_of_memory(uint64_t bytes, Device device) {
   std::free(reserve.exchange(nullptr));  // NOLINT
-  std::ostringstream text;
-  text << "out of memory: " << bytes << " bytes asked for on " << device << ", "
-       << Buffer::live_bytes() << " bytes live in " << Buffer::live_count() << " buffers";
-  const OutOfMemoryError error(detail::in_its_name(text.str()));
+  const OutOfMemoryError error(detail::in_its_name(
+      detail::str("out of memory: ", bytes, " bytes asked for on ", device, ", ",
+                  Buffer::live_bytes(), " bytes live in ", Buffer::live_count(), " buffers")));
   std::free(reserve.exchange(std::malloc(kReserve)));  // NOLINT
   throw error;
 }

@@ -43,11 +43,18 @@ extern std::atomic<std::string (*)()> call_at_work;
 /// the call behind it.
 std::string in_its_name(std::string text);
 
+/// The parts, printed one after the other.
 template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
+std::string str(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);
-  throw Error(in_its_name(text.str()));
+  return text.str();
+}
+
+/// Not inlined, so that the functions which check are.
+template <class... Parts>
+[[noreturn, gnu::noinline, gnu::cold]] void fail(const Parts&... parts) {
+  throw Error(in_its_name(str(parts...)));
 }
 }  // namespace detail
 }  // namespace halftape

@@ -1,6 +1,5 @@
 #include "halftape/distributed/calls.h"
 
-#include <sstream>
 #include <utility>
 
 #include "halftape/distributed/collectives.h"
@@ -65,10 +64,8 @@ CallQueue::~CallQueue() {
 }
 
 std::string CallQueue::Waiting::title() const {
-  std::ostringstream text;
-  text << call.name << ' ' << number;
-  if (!call.how.label.empty()) text << " (" << call.how.label << ')';
-  return text.str();
+  const std::string label = call.how.label.empty() ? "" : " (" + call.how.label + ')';
+  return detail::str(call.name, ' ', number, label);
 }
 
 Work CallQueue::start(Call call, Body body, Finish finish) {

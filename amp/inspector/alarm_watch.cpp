@@ -79,9 +79,7 @@ void AlarmWatch::set(Alarm::Kind kind, int64_t step, const std::string& where, b
   text(advice);
   all_.push_back({kind, step, where, value, advice.str()});
   if (options_.report) return options_.report(all_.back());
-  std::ostringstream line;
-  line << "Inspector: " << all_.back();
-  warn(line.str());
+  warn(halftape::detail::str("Inspector: ", all_.back()));
 }
 
 void AlarmWatch::look_at(const std::vector<const LedgerRow*>& rows,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
 #include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/core/capture/capture.h"
@@ -168,9 +167,8 @@ size_t ValueCounter::place_number(const Look& look, Dtype dtype) {
                     .rule = look.rule,
                     .rule_module = std::string(look.rule_module),
                     .dtype = dtype};
-  std::ostringstream text;
-  text << place << '|' << place.output;
-  const auto [found, is_new] = numbers_.emplace(text.str(), places_.size());
+  const auto [found, is_new] =
+      numbers_.emplace(halftape::detail::str(place, '|', place.output), places_.size());
   if (is_new) {
     places_.push_back(std::move(place));
     origins_.emplace_back();

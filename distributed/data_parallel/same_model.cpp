@@ -63,12 +63,10 @@ std::string text_of(ProcessGroup& group, const std::string& own, int rank,
 
 std::string Impl::describe(size_t i) const {
   const Tensor& t = all[i];
-  std::ostringstream text;
-  text << names[i] << ": " << t.dtype() << ' ' << t.sizes()
-       << (i < params.size()                 ? ""
-           : i < all.size() - buffers.size() ? ", frozen"
-                                             : ", a buffer");
-  return text.str();
+  const char* kind = i < params.size()                 ? ""
+                     : i < all.size() - buffers.size() ? ", frozen"
+                                                       : ", a buffer";
+  return detail::str(names[i], ": ", t.dtype(), ' ', t.sizes(), kind);
 }
 
 void Impl::check_same_model() const {

@@ -50,9 +50,7 @@ ncclComm_t* place_for_communicator() {
 }
 
 std::string place(const EngineSetup& setup, Device device) {
-  std::ostringstream text;
-  text << "rank " << setup.rank << " of " << setup.size << " on " << device;
-  return text.str();
+  return detail::str("rank ", setup.rank, " of ", setup.size, " on ", device);
 }
 
 }  // namespace

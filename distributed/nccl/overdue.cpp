@@ -1,6 +1,5 @@
 #include "halftape/distributed/nccl/overdue.h"
 
-#include <sstream>
 #include <utility>
 
 namespace halftape::distributed::nccl {
@@ -26,11 +25,9 @@ std::string CallsUnderWay::overdue() const {
   if (all_.empty()) return "";
   const Call& oldest = all_.front().call;
   if (Clock::now() - oldest_since_ < oldest.timeout) return "";
-  std::ostringstream text;
-  text << "NCCL: collective call " << oldest.number << " (" << oldest.what << " of " << oldest.bytes
-       << " bytes) has not ended on " << device_ << " within " << oldest.timeout.count()
-       << " ms; another rank has not made it, perhaps";
-  return text.str();
+  return detail::str("NCCL: collective call ", oldest.number, " (", oldest.what, " of ",
+                     oldest.bytes, " bytes) has not ended on ", device_, " within ",
+                     oldest.timeout.count(), " ms; another rank has not made it, perhaps");
 }
 
 }  // namespace halftape::distributed::nccl

@@ -2,7 +2,6 @@
 #include "halftape/distributed/store/store.h"
 
 #include <charconv>
-#include <sstream>
 #include <utility>
 
 #include "halftape/core/check.h"
@@ -33,9 +32,7 @@ int64_t sum_in_store(const std::string& key, const std::string& value, int64_t a
 }
 
 std::string seconds_text(milliseconds time) {
-  std::ostringstream text;
-  text << static_cast<double>(time.count()) / 1000 << " s";
-  return text.str();
+  return detail::str(static_cast<double>(time.count()) / 1000, " s");
 }
 
 std::string without_value(const std::vector<std::string>& keys, milliseconds waited) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <istream>
 #include <memory>
-#include <sstream>
 #include <streambuf>
 #include <string>
 #include <string_view>
@@ -36,10 +35,7 @@ using DataError = FileError;
 template <class... Parts>
 [[noreturn]] void fail_file(std::string_view format, const std::filesystem::path& path,
                             const Parts&... parts) {
-  std::ostringstream text;
-  text << format << ": " << path.string() << ": ";
-  (text << ... << parts);
-  throw FileError(text.str());
+  throw FileError(detail::str(format, ": ", path.string(), ": ", parts...));
 }
 
 /// A regular file, open for reading.

@@ -15,11 +15,7 @@
 namespace halftape {
 namespace {
 
-std::string described(const Tensor& t) {
-  std::ostringstream text;
-  text << t.dtype() << ' ' << t.sizes();
-  return text.str();
-}
+std::string described(const Tensor& t) { return detail::str(t.dtype(), ' ', t.sizes()); }
 
 using Index = std::unordered_map<std::string_view, const Tensor*>;
 Index index_of(const safetensors::Tensors& tensors) {

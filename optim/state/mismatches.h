@@ -31,12 +31,9 @@ class Mismatches {
         (found.dtype() == expected.dtype ||
          (expected.any_float && is_floating_point(found.dtype()))))
       return true;
-    std::ostringstream form;
-    if (found.defined())
-      form << found.dtype() << ' ' << found.shape();
-    else
-      form << "undefined";
-    add(name, " is ", form.str(), ", expected ", expected.dtype, " ", expected.shape);
+    add(name, " is ",
+        found.defined() ? detail::str(found.dtype(), ' ', found.shape()) : "undefined",
+        ", expected ", expected.dtype, " ", expected.shape);
     return false;
   }
   /// Adds the names that a saved map lacks, and those that are not expected.

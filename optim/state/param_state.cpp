@@ -1,7 +1,5 @@
 #include "halftape/optim/state/param_state.h"
 
-#include <sstream>
-
 #include "halftape/autograd/ops/creation/create.h"
 
 namespace halftape::optim {
@@ -47,11 +45,7 @@ OptimizerStateView::Entry OptimizerStateView::at(const void* parameter) const {
   return find([&](const void* p) { return p == parameter; });
 }
 OptimizerStateView::Entry OptimizerStateView::at(const std::string& printed) const {
-  return find([&](const void* p) {
-    std::ostringstream text;
-    text << p;
-    return text.str() == printed;
-  });
+  return find([&](const void* p) { return detail::str(p) == printed; });
 }
 
 size_t OptimizerStateView::size() const {

@@ -16,10 +16,7 @@ namespace {
 
 template <class... Parts>
 [[noreturn]] void fail(size_t at, const Parts&... parts) {
-  std::ostringstream text;
-  text << "text: byte " << at << ": ";
-  (text << ... << parts);
-  throw DataError(text.str());
+  throw DataError(halftape::detail::str("text: byte ", at, ": ", parts...));
 }
 
 /// Calls f(code point, its bytes, where) for each character.

@@ -52,10 +52,7 @@ void print(std::ostream& out, const char* name, const Options& o, const std::str
 }
 template <size_t D>
 std::string printed(const ExpandingArray<D>& padding) {
-  if (*padding == *ExpandingArray<D>(0)) return "";
-  std::ostringstream text;
-  text << ", padding=" << padding;
-  return text.str();
+  return *padding == *ExpandingArray<D>(0) ? "" : halftape::detail::str(", padding=", padding);
 }
 template <size_t D>
 std::string printed(const detail::conv_padding_t<D>& padding) {
