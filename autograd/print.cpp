@@ -56,7 +56,8 @@ Format format_of(const double* v, int64_t n) {
   const int low = digits(least), high = digits(most);
   if (integers) return high > 9 ? Format{'e', 11} : Format{'g', high + 1};
   if (high - low > 4) return {'e', high > 99 || std::abs(low) > 99 ? 12 : 11};
-  if (high > 5 || high < 0) return {'f', 7, std::pow(10, high - 1)};
+  // A factor below the normal numbers would lose digits, or be 0.
+  if (high > 5 || high < 0) return {'f', 7, std::pow(10, std::max(high - 1, -307))};
   return {'f', high == 0 ? 7 : high + 6};
 }
 

@@ -81,6 +81,10 @@ TEST_CASE("large or small fractions share a factor, and widely spread ones have 
   CHECK(printed(tensor({1e5, 1e-5})) == " 1.0000e+05\n 1.0000e-05\n[ CPUFloatType{2} ]");
   CHECK(printed(tensor({1e5, 1.0, 0.5})) ==
         " 1.0000e+05\n 1.0000e+00\n 5.0000e-01\n[ CPUFloatType{3} ]");
+  CHECK(printed(tensor({1e-310, 0.0}, kFloat64)) ==
+        "1e-307 *\n 0.0010\n 0.0000\n[ CPUDoubleType{2} ]");
+  CHECK(printed(tensor({5e-324, 0.0}, kFloat64)) ==
+        "1e-307 *\n 0.0000\n 0.0000\n[ CPUDoubleType{2} ]");
   CHECK(printed(tensor({1e200, 1e-200}, kFloat64)) ==
         " 1.0000e+200\n 1.0000e-200\n[ CPUDoubleType{2} ]");
 }
