@@ -342,6 +342,10 @@ struct PartialFile::Open : OpenFile {};
 PartialFile::PartialFile(const fs::path& path)
     : path_(path), partial_(path), open_(std::make_unique<Open>()) {
   partial_ += ".partial";
+  struct stat former;
+  if (::stat(path_.c_str(), &former) == 0 &&
+      ::faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) != 0)
+    throw FileFailure{"replacing a file that may not be written to", errno};
   int& file = open_->file;
   // All writers use one name, so that a killed writer leaves no second file behind; a lock shows
   // whether the owner still lives. Between open and lock the owner may have renamed the file: then
@@ -362,13 +366,11 @@ PartialFile::PartialFile(const fs::path& path)
         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
       break;
   }
-  struct stat former;
   if (::ftruncate(file, 0) != 0) {
     const int error = errno;
     ::unlink(partial_.c_str());
     throw FileFailure{"emptying the file beside it", error};
   }
-  if (::stat(path_.c_str(), &former) == 0) (void)::fchmod(file, former.st_mode & 0777);
 }
 
 PartialFile::~PartialFile() {
@@ -388,7 +390,21 @@ void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
   }
 }
 
+namespace {
+/// Gives a new file owner, group and mode of the one that it replaces, as far as this user may. A
+/// group that is not the former one gets no more than others.
+void take_owner_and_mode(int file, const struct stat& former) {
+  const bool group = ::fchown(file, former.st_uid, former.st_gid) == 0 ||
+                     ::fchown(file, static_cast<uid_t>(-1), former.st_gid) == 0;
+  const mode_t mode = former.st_mode & 0777, others = mode & 07;
+  (void)::fchmod(file, group ? mode : mode & (0707 | others << 3));
+}
+}  // namespace
+
 void PartialFile::commit() {
+  struct stat former;
+  // Only now: a file that is left behind must be one that the next save can open.
+  if (::stat(path_.c_str(), &former) == 0) take_owner_and_mode(open_->file, former);
   if (::fsync(open_->file) != 0) throw FileFailure{"flushing to the disk", errno};
   if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};
   open_->close();

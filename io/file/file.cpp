@@ -43,11 +43,15 @@ InputFile::InputFile(std::string format, fs::path path)
     fail("expected a file, found a folder; if the file lies inside it, move it up");
   if (!error && !fs::is_regular_file(status))
     fail("expected a regular file, found a device, pipe or socket; copy the data to a file");
-  if (!error) size_ = fs::file_size(path_, error);
   auto file = std::make_unique<std::filebuf>();
   if (error || !file->open(path_, std::ios::in | std::ios::binary))
     fail("expected a readable file, found one that does not open",
          error ? " (" + error.message() + ")" : "", "; check its permissions");
+  // Of the file that is open: a save may put another one in its place at any time.
+  const auto end = static_cast<std::streamoff>(file->pubseekoff(0, std::ios::end));
+  if (end < 0 || file->pubseekoff(0, std::ios::beg) != std::streampos(0))
+    fail("expected a file whose size can be found");
+  size_ = static_cast<uint64_t>(end);
   source_ = std::move(file);
   stream_.rdbuf(source_.get());
 }
@@ -114,9 +118,13 @@ void OutputFile::guarded(F f) const {
 OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
   if (path.empty()) fail_file(format_, "\"\"", "expected a path, found an empty one");
   std::error_code error;
-  // A link stays; the file that it points to is replaced.
-  path_ = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
-  path_ = fs::absolute(error || path_.empty() ? path : path_, error);
+  // A link stays; the file that it points to, there or not, is replaced.
+  path_ = fs::absolute(path, error);
+  for (int links = 0; fs::is_symlink(path_, error); ++links) {
+    if (links == 40) fail({"following links", ELOOP});
+    path_ = path_.parent_path() / fs::read_symlink(path_, error);
+    if (error) fail({"reading a link", error.value()});
+  }
   if (fs::is_directory(path_, error)) fail({"opening it as a file", EISDIR});
   if (fs::exists(path_, error) && !fs::is_regular_file(path_, error))
     fail({"replacing a device, pipe or socket", EPERM});
