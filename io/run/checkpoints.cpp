@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -30,7 +31,8 @@ bool is_ours(const std::string& name) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(fs::path folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {
+Checkpoints::Checkpoints(const fs::path& folder, int64_t keep)
+    : folder_(fs::absolute(folder)), keep_(keep) {
   HALFTAPE_CHECK(keep_ >= 1, "Checkpoints: keep is ", keep_, ", expected at least 1");
 }
 
@@ -48,12 +50,12 @@ std::vector<fs::path> Checkpoints::files() const {
 
 fs::path Checkpoints::save(const TrainState& state) const {
   HALFTAPE_CHECK(state.step >= 0, "Checkpoints: the step is ", state.step, ", expected 0 or more");
-  const std::lock_guard one_save(*one_save_);
+  const std::lock_guard one_save(saving_->mutex);
   std::error_code error;
-  if (!lock_) {
+  if (std::shared_ptr<const int>& lock = saving_->lock; !lock) {
     make_folders("Checkpoints", folder_);
-    lock_ = lock_path("Checkpoints", folder_, "its checkpoints");
-    if (!lock_) lock_ = std::make_shared<const int>();  // so that one warning is enough
+    lock = lock_path("Checkpoints", folder_, "its checkpoints");
+    if (!lock) lock = std::make_shared<const int>();  // so that one warning is enough
   }
   fs::path path = folder_ / name_of(state.step);
   state.save(path);
@@ -75,6 +77,9 @@ std::optional<fs::path> Checkpoints::load_latest(TrainState& state) const {
     try {
       state.load(*path);
     } catch (const FileError& damage) {
+      // One that this user may not read, or for which no file can be opened now, may be sound.
+      std::error_code error;
+      if (fs::exists(*path, error) && !std::ifstream(*path)) throw;
       problems += std::string(problems.empty() ? "" : "\n") + damage.what();
       continue;
     }

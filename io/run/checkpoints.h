@@ -17,7 +17,7 @@ class Checkpoints {
  public:
   /// The first save makes the folder, and locks it against other objects and processes that save
   /// there. `keep`: the number of files that stay, at least 1.
-  explicit Checkpoints(std::filesystem::path folder, int64_t keep = 3);
+  explicit Checkpoints(const std::filesystem::path& folder, int64_t keep = 3);
 
   /// Saves the state under its step, then removes the oldest files beyond `keep`. Files of later
   /// steps stay and are not counted: a run that went back overwrites them. Throws FileError, and
@@ -33,8 +33,11 @@ class Checkpoints {
  private:
   std::filesystem::path folder_;
   int64_t keep_;
-  mutable std::shared_ptr<const int> lock_;
-  std::shared_ptr<std::mutex> one_save_ = std::make_shared<std::mutex>();  // at a time
+  struct Saving {
+    std::mutex mutex;  // one save at a time
+    std::shared_ptr<const int> lock;
+  };
+  std::shared_ptr<Saving> saving_ = std::make_shared<Saving>();  // of all copies
 };
 
 }  // namespace halftape

@@ -57,7 +57,7 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
 
 }  // namespace
 
-RunLog::RunLog(std::filesystem::path path) : path_(std::move(path)) {
+RunLog::RunLog(const std::filesystem::path& path) : path_(std::filesystem::absolute(path)) {
   std::error_code error;
   make_folders("run log", path_.parent_path());
   if (std::filesystem::is_symlink(path_, error))  // which somebody may have planted

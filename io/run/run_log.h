@@ -42,7 +42,7 @@ class RunLog {
   };
 
   /// Makes the folder if it does not exist.
-  explicit RunLog(std::filesystem::path path);
+  explicit RunLog(const std::filesystem::path& path);
 
   void write(std::initializer_list<Cell> row) { write(std::vector<Cell>(row)); }
   /// Appends a row, and hands it to the operating system.

@@ -128,7 +128,9 @@ std::string counter(const Event& e) {
 
 }  // namespace
 
-Trace::Trace(std::filesystem::path path) : path_(std::move(path)) { Recorder::the().start(); }
+Trace::Trace(const std::filesystem::path& path) : path_(std::filesystem::absolute(path)) {
+  Recorder::the().start();
+}
 
 Trace::~Trace() {
   try {

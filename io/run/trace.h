@@ -23,7 +23,7 @@ namespace halftape {
 class Trace {
  public:
   /// Throws Error while another trace records.
-  [[nodiscard]] explicit Trace(std::filesystem::path path);
+  [[nodiscard]] explicit Trace(const std::filesystem::path& path);
   /// stop(); an error becomes a warning.
   ~Trace();
   Trace(const Trace&) = delete;

@@ -9,6 +9,7 @@
 
 #include "halftape/io/file/byte_order.h"
 #include "halftape/io/file/file.h"
+#include "halftape/io/file/json.h"
 
 namespace halftape {
 namespace {
@@ -228,10 +229,13 @@ TrainState::~TrainState() = default;
 
 void TrainState::add(Part part) {
   const auto taken = [&](const Part& other) { return other.name == part.name; };
-  HALFTAPE_CHECK(!part.name.empty() && part.name.find('.') == std::string::npos &&
-                     part.name != kRun && std::none_of(parts_.begin(), parts_.end(), taken),
+  HALFTAPE_CHECK(!part.name.empty() &&
+                     part.name.find_first_of(std::string_view(".\0", 2)) == std::string::npos &&
+                     is_utf8(part.name) && part.name != kRun && part.name != "halftape" &&
+                     std::none_of(parts_.begin(), parts_.end(), taken),
                  "TrainState::add: a part cannot be called \"", part.name,
-                 "\": its name is empty, has a dot, is \"run\", or is taken");
+                 "\": its name is empty, not UTF-8, has a dot or a zero byte, is \"run\" or "
+                 "\"halftape\", or is taken");
   parts_.push_back(std::move(part));
 }
 

@@ -11,6 +11,7 @@
 #include "halftape/tests/support/warnings.h"
 
 #if defined(__unix__)
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,7 +144,60 @@ TEST_CASE("a folder in which another run saves is refused to a second one, which
   CHECK(!Checkpoints(folder / "run").save(run.state).empty());
 }
 
+TEST_CASE("a copy that was made before the first save may save, too") {
+  TempFolder folder;
+  LinearRun run;
+  const Checkpoints first(folder / "run"), copy = first;
+  first.save(run.state);
+  run.state.step = 1;
+  copy.save(run.state);
+  CHECK(steps(first) == std::vector<int64_t>{0, 1});
+}
+
+TEST_CASE("a run keeps its folder, its log and its trace when the program goes elsewhere") {
+  TempFolder folder;
+  const auto before = std::filesystem::current_path();
+  for (const char* name : {"a", "b"}) std::filesystem::create_directory(folder / name);
+  std::filesystem::current_path(folder / "a");
+  LinearRun run;
+  const Checkpoints checkpoints("run");
+  checkpoints.save(run.state);
+  RunLog log("log.csv");
+  log.write({{"step", 0}});
+  {
+    Trace trace("trace.json");
+    std::filesystem::current_path(folder / "b");
+  }
+  run.state.step = 1;
+  checkpoints.save(run.state);
+  log.write({{"step", 1}});
+  log.drop_from("step", 1);
+  std::filesystem::current_path(before);
+  CHECK(std::filesystem::is_empty(folder / "b"));
+  CHECK(steps(Checkpoints(folder / "a/run")) == std::vector<int64_t>{0, 1});
+  CHECK(read_bytes(folder / "a/log.csv") == "step\n0\n");
+  CHECK(std::filesystem::exists(folder / "a/trace.json"));
+}
+
 #if defined(__unix__)
+TEST_CASE("a file that this user may not read is an error, not a reason to take an older one") {
+  TempFolder folder;
+  LinearRun run;
+  const Checkpoints checkpoints(folder.path());
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+  checkpoints.save(run.state);
+  run.state.step = 1;
+  const auto path = checkpoints.save(run.state);
+  REQUIRE(chmod(checkpoints.files()[0].c_str(), 0444) == 0);
+  REQUIRE(chmod(path.c_str(), 0) == 0);
+  const bool root = geteuid() == 0;  // who may read all
+  if (root) REQUIRE(seteuid(65534) == 0);
+  const std::string said = message<FileError>([&] { (void)checkpoints.load_latest(run.state); });
+  if (root) REQUIRE(seteuid(0) == 0);
+  CHECK(has(said, "found one that does not open; check its permissions"));
+  CHECK(run.state.step == 1);
+}
+
 TEST_CASE("the kernel gives the folder back when a run is killed") {
   TempFolder folder;
   int ready[2];

@@ -352,7 +352,7 @@ TEST_CASE("a part's name must be new and without dots, and an optimizer needs it
   TrainState state;
   nn::Linear model(2, 2);
   Generator generator;
-  for (const char* name : {"", "a.b", "run"})
+  for (const char* name : {"", "a.b", "run", "halftape", "\xff"})
     CHECK(has(message([&] { state.add(name, generator); }), "cannot be called"));
   state.add("a", generator);
   CHECK(has(message([&] { state.add("a", model); }), "is taken"));
