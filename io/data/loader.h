@@ -332,9 +332,10 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
  private:
   std::optional<typename Base::BatchRequestType> draw() override {
     auto request = sampler_.next(this->options_.batch_size);
-    if (request && this->options_.drop_last && request->size() < this->options_.batch_size)
-      return std::nullopt;
-    return request;
+    if (!request || !this->options_.drop_last) return request;
+    bool whole = request->size() == this->options_.batch_size;
+    if constexpr (requires { sampler_.was_whole(); }) whole = sampler_.was_whole();
+    return whole ? std::move(request) : std::nullopt;
   }
   void rewind() override { sampler_.reset(std::nullopt); }
   typename Base::Position position() const override {

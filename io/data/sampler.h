@@ -215,6 +215,7 @@ class DistributedBatchSampler : public Sampler<> {
                    " replicas of ", batch_size, " examples are more than can be counted");
     const auto batch = sampler_.next(batch_size * num_replicas_);
     if (!batch) return std::nullopt;
+    was_whole_ = batch->size() == batch_size * num_replicas_;
     auto part = detail::part_of(*batch, num_replicas_, rank_, allow_duplicates_);
     if (part.empty()) return std::nullopt;  // the epoch's last examples are too few
     return part;
@@ -222,13 +223,16 @@ class DistributedBatchSampler : public Sampler<> {
   /// As the other sampler does: each process loads the state that one of them saved.
   void save(serialize::OutputArchive& archive) const override { sampler_.save(archive); }
   void load(serialize::InputArchive& archive) override { sampler_.load(archive); }
+  /// Whether the batch of which next() gave a part had as many examples as all ranks asked for:
+  /// what drop_last asks for.
+  bool was_whole() const noexcept { return was_whole_; }
   /// The one whose batches are shared.
   Inner& sampler() noexcept { return sampler_; }
 
  private:
   Inner sampler_;
   size_t num_replicas_, rank_;
-  bool allow_duplicates_;
+  bool allow_duplicates_, was_whole_ = false;
 };
 
 /// A number of examples, the request of a StreamDataset.

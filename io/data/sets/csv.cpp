@@ -23,13 +23,6 @@ std::string shown(std::string_view text) {
   return "'" + std::string(text.substr(0, kShown)) + (text.size() > kShown ? "…'" : "'");
 }
 
-std::string_view trimmed(std::string_view field) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!field.empty() && blank(field.front())) field.remove_prefix(1);
-  while (!field.empty() && blank(field.back())) field.remove_suffix(1);
-  return field;
-}
-
 class Reader {
  public:
   Reader(std::string_view text, const CSVOptions& options, const std::string& name)
@@ -67,6 +60,14 @@ class Reader {
   }
 
  private:
+  /// Without blanks at its ends; a separator is none.
+  std::string_view trimmed(std::string_view field) const {
+    const auto blank = [&](char c) { return (c == ' ' || c == '\t') && c != options_.separator(); };
+    while (!field.empty() && blank(field.front())) field.remove_prefix(1);
+    while (!field.empty() && blank(field.back())) field.remove_suffix(1);
+    return field;
+  }
+
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
     fail_file("csv", name_, "line ", line_number_, ": ", parts...);

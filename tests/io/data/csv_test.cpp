@@ -47,12 +47,21 @@ TEST_CASE("a table has its names, its numbers and their lines") {
       "no column is named 'age'; the table was read without a header"));
 }
 
+TEST_CASE("a separator is no blank") {
+  const CSVOptions tabs = CSVOptions().header(false).separator('\t');
+  CHECK(has(said("3\t\t\"4\"", tabs), "column 2: expected a number, found nothing"));
+  CHECK(has(said("\t\"1\"\t\"2\"", tabs), "column 1: expected a number, found nothing"));
+  CHECK(has(said("1\t2\n\t\n3\t4", tabs), "line 2: column 1: expected a number, found nothing"));
+}
+
 TEST_CASE("blanks, quotes, signs, Windows' line ends and a byte order mark do not matter") {
   CHECK(numbers("\xEF\xBB\xBF 1 ,\t2\r\n\"3\",+4\r\n") == std::vector<double>{1, 2, 3, 4});
   CHECK(numbers("1;2\n3;4", CSVOptions().header(false).separator(';')) ==
         std::vector<double>{1, 2, 3, 4});
   CHECK(numbers("1\t2", CSVOptions().header(false).separator('\t')) == std::vector<double>{1, 2});
   CHECK(numbers("\" 1 \" , \"2\"") == std::vector<double>{1, 2});
+  CHECK(numbers("1\t \"2\" \t3", CSVOptions().header(false).separator('\t')) ==
+        std::vector<double>{1, 2, 3});
   CHECK(parse_csv("\"a,b\",c\n1,2").columns == std::vector<std::string>{"a,b", "c"});
   CHECK(std::isnan(numbers("nan")[0]));
   CHECK(std::isinf(numbers("-inf")[0]));

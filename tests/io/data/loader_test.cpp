@@ -103,6 +103,18 @@ TEST_CASE("drop_last leaves out a short last batch and no full one") {
   }
 }
 
+TEST_CASE("drop_last drops what is no whole batch of all ranks, whatever their number") {
+  using samplers::SequentialSampler;
+  for (const size_t examples : {9, 15, 16, 17})
+    for (const size_t replicas : {1, 2, 4, 8}) {
+      auto loader = make_data_loader(Tens(examples),
+                                     samplers::DistributedBatchSampler<SequentialSampler>(
+                                         SequentialSampler(examples), replicas, 0),
+                                     DataLoaderOptions(8 / replicas).drop_last(true));
+      for (int round = 0; round < 2; ++round) CHECK(epoch(*loader).size() == examples / 8);
+    }
+}
+
 TEST_CASE("a loader without a sampler shuffles, and takes the dataset's size") {
   auto loader = make_data_loader(Tens(), 23);
   std::vector<int> all = *loader->begin();
