@@ -29,8 +29,6 @@ constexpr Magic kMagics[] = {
     {FileKind::Compressed, "\xfd\x37zXZ\0"sv},
     {FileKind::Compressed, "BZh"sv},
     {FileKind::Compressed, "\x28\xb5\x2f\xfd"sv},
-    // PyTorch's number 0x1950a86a20f9469cfc6c as a pickle of its own.
-    {FileKind::LegacyPt, "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."sv},
     {FileKind::LFSPointer, "version https://git-lfs"sv},
     {FileKind::WebPage, "<!DOCTYPE html"sv},
     {FileKind::WebPage, "<!doctype html"sv},
@@ -70,12 +68,20 @@ bool is_text(std::string_view head) {
 
 }  // namespace
 
+size_t legacy_pt_mark(std::string_view head) {
+  if (head.size() < 3 || head[0] != '\x80' || head[1] < 2 || head[1] > 5) return 0;
+  const size_t at = head[2] == '\x95' ? 11 : 2;  // behind the frame that protocols 4 and 5 have
+  constexpr auto kNumber = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."sv;
+  return head.substr(std::min(at, head.size())).starts_with(kNumber) ? at + kNumber.size() : 0;
+}
+
 FileKind kind_of(std::string_view head) {
   // First, as the length may begin with the bytes of any other kind.
   if (is_safetensors(head)) return FileKind::Safetensors;
   const auto* const magic = std::find_if(std::begin(kMagics), std::end(kMagics),
                                          [&](const Magic& m) { return head.starts_with(m.bytes); });
   if (magic != std::end(kMagics)) return magic->kind;
+  if (legacy_pt_mark(head) > 0) return FileKind::LegacyPt;
   if (head.starts_with("PK\3\4"sv)) return kind_of_zip(head);
   if (head.starts_with("PK\5\6"sv)) return FileKind::Zip;
   if (head.size() > 262 && head.substr(257, 5) == "ustar"sv) return FileKind::Tar;

@@ -29,6 +29,9 @@ enum class FileKind : uint8_t {
   Text,
 };
 
+/// How many bytes the number takes with which torch.save began its files before PyTorch 1.6, a
+/// pickle of protocol 2 to 5; 0 if it is not there.
+size_t legacy_pt_mark(std::string_view head);
 /// How many bytes kind_of() looks at.
 inline constexpr size_t kKindBytes = 512;
 /// The kind of a file that begins with these bytes.

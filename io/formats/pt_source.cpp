@@ -20,7 +20,6 @@ namespace {
 using pickle::Kind;
 
 constexpr uint64_t kMaxPickle = 100'000'000;  // bytes
-constexpr size_t kMagicSize = 15;             // of the old form, with its STOP
 
 /// What plain dicts of tensors name. None of it is called.
 std::vector<pickle::Global> known_globals() {
@@ -148,7 +147,7 @@ Source open_legacy(InputFile& file) {
   file.read_at(0, source.stream->data(), source.stream->size(), "the file");
   const std::string_view all = *source.stream;
   const std::vector<pickle::Global> globals = known_globals();
-  size_t at = kMagicSize;
+  size_t at = legacy_pt_mark(all);
   const auto next = [&](const char* what) {
     pickle::Pickle p = pickle::read(all.substr(at, kMaxPickle), globals, file, what);
     at += p.end;

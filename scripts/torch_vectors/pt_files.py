@@ -61,5 +61,8 @@ def make():
             torch.save(held, folder / f"{name}.pt", **options)
         if name == "mlp_float32_zip":
             torch.save(held["model"], folder / "mlp_state_dict.pt")
+    for protocol in (3, 4, 5):
+        torch.save({"x": torch.arange(3.0)}, folder / f"protocol_{protocol}_legacy.pt", pickle_protocol=protocol,
+                   _use_new_zipfile_serialization=False)  # fmt: skip
     total = sum(file.stat().st_size for file in folder.glob("*.pt"))
     print(f"pt: {len(list(folder.glob('*.pt')))} files, {total} bytes")

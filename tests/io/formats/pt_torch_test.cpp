@@ -2,6 +2,7 @@
 // what torch made of the same input.
 #include <doctest/doctest.h>
 
+#include "halftape/io/file/file_kind.h"
 #include "halftape/tests/io/formats/pt_files.h"
 #include "halftape/tests/io/formats/torch_networks.h"
 #include "halftape/tests/support/close.h"
@@ -46,6 +47,18 @@ TEST_CASE("both forms of a file hold the same, and load() takes a state_dict as 
   const std::string said =
       testing::message([&] { load(mlp, file_of("mlp_float32_zip"), Strict::Yes); });
   CHECK(has(said, "whose tensors below \"model\" have the names"));
+}
+
+TEST_CASE("the old form in later protocols of Python's pickles is read as that of protocol 2") {
+  for (const char* name : {"protocol_3_legacy", "protocol_4_legacy", "protocol_5_legacy"}) {
+    CAPTURE(name);
+    CHECK(load_tensors(file_of(name))["x"].equal(arange(3.0)));
+    std::string bytes = testing::read_bytes(file_of(name));
+    CHECK(kind_of(bytes) == FileKind::LegacyPt);
+    const size_t mark = legacy_pt_mark(bytes);
+    CHECK(mark >= 15);
+    for (size_t n = 0; n < mark; ++n) CHECK(legacy_pt_mark(bytes.substr(0, n)) == 0);
+  }
 }
 
 TEST_CASE("a truncated file of the old form is refused") {
