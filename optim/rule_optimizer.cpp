@@ -23,6 +23,11 @@ const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& par
 
 }  // namespace
 
+void RuleOptimizerBase::make_state(const Tensor& p, const RuleState& kept) {
+  UpdateSlot slot;
+  add_state(p, kept, slot);
+}
+
 void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, UpdateSlot& slot) {
   ParamState& of_p = state(p);
   const Weights weights = effective_weights(p, kept.weights);

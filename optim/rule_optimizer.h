@@ -44,6 +44,8 @@ class RuleOptimizerBase : public Optimizer {
   void check_state(const OptimizerOptions& options,
                    const std::vector<Tensor>& params) const override;
   void draw_keys(const OptimizerOptions& options, const std::vector<Tensor>& params) override;
+  /// Makes the state of a parameter that has none.
+  void make_state(const Tensor& parameter, const RuleState& kept);
   /// Puts the state of a parameter into the slot, and makes it on first use.
   void add_state(const Tensor& parameter, const RuleState& kept, UpdateSlot& slot);
   void check_names(const ParamState& saved, const Tensor& parameter,

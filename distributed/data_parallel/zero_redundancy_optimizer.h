@@ -156,16 +156,20 @@ class ZeroRedundancyOptimizer : public Optimizer {
   }
   void update(const optim::OptimizerOptions& options, const std::vector<Tensor>& params,
               const StepControl& control) override {
-    HALFTAPE_CHECK(this->state_of_rule(options).weights != optim::Weights::Stochastic,
+    const optim::RuleState kept = this->state_of_rule(options);
+    HALFTAPE_CHECK(kept.weights != optim::Weights::Stochastic,
                    "ZeroRedundancyOptimizer: Weights::Stochastic draws by an element's place, "
                    "which differs by rank; use Master or Kahan");
-    // A state that was loaded, or brought together, is divided again.
     for (const Tensor& p : params) {
-      if (this->state_of(p).empty()) continue;
-      const optim::ParamState whole = std::move(this->state(p));
-      this->state(p).clear();
-      if (const Tensor& piece = shards_.piece(p); piece.numel() > 0)
+      const Tensor& piece = shards_.piece(p);
+      if (!this->state_of(p).empty()) {  // loaded, or brought together, and now divided again
+        const optim::ParamState whole = std::move(this->state(p));
+        this->state(p).clear();
         this->state(piece) = shards_.cut(p, whole);
+      } else if (piece.numel() == 0 && this->state_of(piece).empty()) {
+        // A rank that updates none of it keeps a state without elements, and so knows of one.
+        this->make_state(piece, kept);
+      }
     }
     const std::vector<Tensor> pieces = shards_.with_gradients(params);
     if (!pieces.empty()) Optimizer::update(options, pieces, control);

@@ -278,3 +278,34 @@ TEST_CASE("a Graph on the CPU, and a model whose buckets are smaller than the gr
     CHECK(numbers(net->parameters()) == numbers(alone->parameters()));
   });
 }
+
+TEST_CASE("a rank that updates nothing does not save a state without what the others have") {
+  // All elements of the first parameter are rank 0's, and it has no gradient.
+  for (const bool with_ddp : {false, true})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::ParameterList list(full({64}, 1.0).requires_grad_(), full({64}, 1.0).requires_grad_());
+      std::unique_ptr<DistributedDataParallel> ddp;
+      if (with_ddp)
+        ddp = std::make_unique<DistributedDataParallel>(*list, DataParallelOptions{}, group);
+      const optim::AdamWOptions options(1e-2);
+      auto optimizer = with_ddp ? std::make_unique<Zero>(list->parameters(), options, *ddp)
+                                : std::make_unique<Zero>(list->parameters(), options, group);
+      optim::AdamW alone({full({64}, 1.0).requires_grad_()}, options);
+      const auto step = [&] {
+        for (optim::Optimizer* each : {static_cast<optim::Optimizer*>(&alone),
+                                       static_cast<optim::Optimizer*>(optimizer.get())})
+          each->zero_grad();
+        (list->parameters()[1].square().sum()).backward();
+        alone.param_groups()[0].params()[0].square().sum().backward();
+        optimizer->step();
+        alone.step();
+      };
+      const auto refused = doctest::Contains("consolidate_state()");
+      for (int round = 0; round < 2; ++round) {  // the second time after a state that was whole
+        step();
+        CHECK_THROWS_WITH_AS((void)optimizer->state_dict(), refused, Error);
+        optimizer->consolidate_state();
+        CHECK(state_numbers(*optimizer) == state_numbers(alone));
+      }
+    });
+}
