@@ -59,9 +59,9 @@ void Exchanges::run(std::span<const Array> sent, std::span<const Array> received
       continue;
     }
     if (sent[i].defined() && sent[i].numel() > 0)
-      sends.push_back({r, sent[i].raw(), bytes_in(sent[i])});
+      sends.push_back({r, sent[i].raw(), bytes_in(sent[i]), sent[i].dtype()});
     if (received[i].defined() && received[i].numel() > 0)
-      receives.push_back({r, received[i].raw(), bytes_in(received[i])});
+      receives.push_back({r, received[i].raw(), bytes_in(received[i]), received[i].dtype()});
   }
   if (!engine_) return;
   for (size_t i = 0; i < sent.size(); ++i) {

@@ -18,10 +18,20 @@
 namespace halftape::distributed {
 namespace {
 
+/// Where the default group met. The store stays after the group: others may come back before this
+/// process has left, or after. Each later group has keys of its own there.
+struct Meeting {
+  std::string where;
+  int rank = 0;
+  std::shared_ptr<Store> store;
+  int groups = 0;  // that have met there
+};
+
 struct DefaultGroup {
   std::mutex mutex;
   std::shared_ptr<ProcessGroup> group;
   bool being_made = false;
+  Meeting meeting;  // of the thread that makes the group
 };
 DefaultGroup& the_default() {
   static DefaultGroup one;
@@ -63,6 +73,28 @@ std::shared_ptr<Store> open_store(const std::string& where, int rank, millisecon
                          "\" is no meeting place; give \"tcp://host:port\" or \"file:///folder\"");
 }
 
+bool answers(Store& store) {
+  try {
+    (void)store.check({"anything"});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The store there, the one that is open if it is the same.
+std::shared_ptr<Store> store_at(Meeting& meeting, const std::string& where, int rank,
+                                milliseconds timeout) {
+  if (meeting.where != where || meeting.rank != rank || !meeting.store ||
+      !answers(*meeting.store)) {
+    meeting = {};  // first, as it may be the server whose port is wanted
+    meeting = {where, rank, open_store(where, rank, timeout)};
+  }
+  meeting.store->set_timeout(timeout);
+  if (meeting.groups == 0) return meeting.store;
+  return std::make_shared<PrefixStore>("group " + std::to_string(meeting.groups), meeting.store);
+}
+
 std::string own_address(const ProcessGroupOptions& options, const LaunchInfo& info) {
   if (!options.host.empty() || options.store || !starts_with(info.store, "tcp://"))
     return options.host;
@@ -94,12 +126,16 @@ std::unique_ptr<Engine> open_agreed_engine(const std::string& asked, const Engin
 
 /// Says goodbye before CUDA and NCCL, which are loaded earlier, end themselves.
 struct AtTheEnd {
-  ~AtTheEnd() { the_default().group.reset(); }
+  const int64_t process = os::process_id();
+  ~AtTheEnd() {
+    DefaultGroup& all = the_default();
+    const auto ends = std::make_pair(std::move(all.meeting.store), std::move(all.group));
+    // A fork has none of the threads that would be joined.
+    if (os::process_id() != process) new auto(ends);  // NOLINT: for ever
+  }
 };
 
-}  // namespace
-
-std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
+std::shared_ptr<ProcessGroup> make_group(const ProcessGroupOptions& options, Meeting& meeting) {
   checked_timeout("init_process_group", options.timeout);
   const LaunchInfo info = launch_info(options);
   const GroupOptions group{options.timeout, options.summation};
@@ -111,14 +147,14 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
     HALFTAPE_CHECK(!info.store.empty(), "init_process_group: rank ", rank, " of ", size,
                    " does not know where the processes meet; set MASTER_ADDR and MASTER_PORT, or "
                    "HALFTAPE_STORE, or give init_method");
-    store = open_store(info.store, rank, options.timeout);
+    store = store_at(meeting, info.store, rank, options.timeout);
   }
   if (!info.run_id.empty()) store = std::make_shared<PrefixStore>(info.run_id, store);
   const std::string host = own_address(options, info);
-  PrefixStore meeting("watch", store);
+  PrefixStore watched("watch", store);
   auto news = std::make_shared<FailureNews>();
   auto watch = std::make_unique<Watch>(
-      meeting, WatchOptions{.rank = rank, .size = size, .timeout = options.timeout},
+      watched, WatchOptions{.rank = rank, .size = size, .timeout = options.timeout},
       [news](const std::string& failure) { news->tell(failure); }, host);
   auto engine = open_in_time(
       [=, asked = options.backend, timeout = options.timeout, local_rank = info.local_rank] {
@@ -128,6 +164,13 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
       options.timeout, *news);
   return std::make_shared<ProcessGroup>(std::move(engine), rank, size, group, std::move(watch),
                                         news, std::make_shared<PrefixStore>("user", store));
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
+  Meeting own;
+  return make_group(options, own);
 }
 
 std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
@@ -141,7 +184,8 @@ std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& opti
   std::shared_ptr<ProcessGroup> group;
   std::exception_ptr failed;
   try {
-    group = new_process_group(options);
+    group = make_group(options, all.meeting);
+    ++all.meeting.groups;
   } catch (...) {
     failed = std::current_exception();
   }

@@ -23,9 +23,10 @@ const char* to_string(ReduceOp op);
 
 /// One message between this rank and a peer.
 struct Message {
-  int peer;     // another rank
-  void* bytes;  // of this process
-  size_t size;  // in bytes; equal on both sides
+  int peer;              // another rank
+  void* bytes;           // of this process
+  size_t size;           // in bytes; equal on both sides
+  Dtype dtype = kUInt8;  // as the other side has it, or they do not meet where the engine can tell
 };
 
 /// What an engine is made of.

@@ -29,9 +29,13 @@ class GlooEngine final : public Engine {
     guarded([&] {
       const Deadline deadline(timeout);
       std::vector<Wire::Transfer> transfers;
+      const auto tag_of = [&](const Message& m) {
+        return mix(tag, static_cast<uint64_t>(m.dtype));
+      };
       for (const Message& m : receives)
-        transfers.push_back(wire_.receive(m.peer, m.bytes, m.size, tag));
-      for (const Message& m : sends) transfers.push_back(wire_.send(m.peer, m.bytes, m.size, tag));
+        transfers.push_back(wire_.receive(m.peer, m.bytes, m.size, tag_of(m)));
+      for (const Message& m : sends)
+        transfers.push_back(wire_.send(m.peer, m.bytes, m.size, tag_of(m)));
       for (Wire::Transfer& t : transfers) wire_.finish(t, deadline);
     });
   }

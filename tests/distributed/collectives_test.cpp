@@ -178,6 +178,19 @@ TEST_CASE("messages of several sizes by all_to_all") {
   });
 }
 
+TEST_CASE("messages of one size and two dtypes do not meet") {
+  on_ranks(2,
+           [](const auto& group) {
+             const Dtype dtype = group->rank() == 0 ? kFloat32 : kInt32;
+             const auto two = [&] { return std::vector<Tensor>(2, full({2}, 5, dtype)); };
+             std::vector<Tensor> out{zeros({2}, dtype), zeros({2}, dtype)};
+             CHECK(testing::has(testing::message([&] { group->all_to_all(out, two()); }),
+                                "no message within the timeout"));
+             CHECK(out[1 - static_cast<size_t>(group->rank())].equal(zeros({2}, dtype)));
+           },
+           {.timeout = std::chrono::milliseconds(100)});
+}
+
 TEST_CASE("halves are added in float32 and rounded once") {
   // Rounded at each addition, 2048 + 1 + 1 + 1 would stay 2048; four times 32768 would be inf.
   on_ranks(4, [](const auto& group) {

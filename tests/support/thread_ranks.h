@@ -18,7 +18,7 @@ namespace halftape::testing {
 /// Where the messages of all ranks lie until they are fetched.
 class Hall {
  public:
-  using Address = std::tuple<uint64_t, int, int>;  // tag, from, to
+  using Address = std::tuple<uint64_t, Dtype, int, int>;  // tag, of what, from, to
   void put(const Address& at, const void* bytes, size_t n) {
     const auto* first = static_cast<const char*>(bytes);
     const std::lock_guard lock(mutex_);
@@ -62,9 +62,9 @@ class ThreadEngine final : public distributed::Engine {
   void exchange(std::span<const distributed::Message> sends,
                 std::span<const distributed::Message> receives, uint64_t tag,
                 std::chrono::milliseconds timeout) override {
-    for (const auto& m : sends) hall_->put({tag, rank_, m.peer}, m.bytes, m.size);
+    for (const auto& m : sends) hall_->put({tag, m.dtype, rank_, m.peer}, m.bytes, m.size);
     for (const auto& m : receives)
-      hall_->take({tag, m.peer, rank_}, m.bytes, m.size, timeout, aborted_);
+      hall_->take({tag, m.dtype, m.peer, rank_}, m.bytes, m.size, timeout, aborted_);
   }
   bool all_reduce(void*, int64_t, Dtype, distributed::ReduceOp, uint64_t,
                   std::chrono::milliseconds) override {

@@ -1,6 +1,9 @@
 // One rank of a group, which engine_test.cpp starts: engine_rank ENGINE RANK SIZE FOLDER MODE
 // [PATTERN] It exits with 0 if all went as the mode wants it, and says on standard output what did
 // not.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -11,8 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/core/dtype.h"
 #include "halftape/distributed/engine/loader.h"
+#include "halftape/distributed/process_group.h"
 #include "halftape/tests/distributed/engine/folder_store.h"
 
 using namespace halftape;
@@ -258,6 +263,28 @@ void disagree(Group& g) {
       ("messages of different sizes: " + said).c_str());
 }
 
+/// Groups that begin and end one after the other at one place, where ranks come back before others
+/// have left. A process that was forked meanwhile ends.
+void meet_again(const Group& g, const std::string& place) {
+  for (int round = 0; round < 5; ++round) {
+    init_process_group({.timeout = milliseconds(20000),
+                        .init_method = place,
+                        .rank = g.rank,
+                        .world_size = g.size});
+    const Tensor x = full({1}, g.rank + 1, kFloat32);
+    default_group()->all_reduce(x);
+    const auto sum = x.item<float>();
+    expect(sum == static_cast<float>(g.size * (g.size + 1) / 2), "a sum in round", round, sum);
+    if (round == 0) {
+      const pid_t child = fork();
+      if (child == 0) std::exit(0);
+      waitpid(child, nullptr, 0);
+    }
+    if ((g.rank == 0) == (round % 2 == 0)) std::this_thread::sleep_for(milliseconds(100));
+    destroy_process_group();
+  }
+}
+
 void bench(Group& g) {
   const auto report = [&](const char* what, size_t bytes, const std::function<void()>& f) {
     std::vector<double> times;
@@ -303,6 +330,10 @@ int main(int count, char** arguments) {
   Group g{std::stoi(arguments[2]), std::stoi(arguments[3]), nullptr};
   testing::FolderStore store(arguments[4]);
   try {
+    if (mode == "again") {
+      meet_again(g, pattern.empty() ? "file://" + std::string(arguments[4]) + "/met" : pattern);
+      return failures ? 1 : 0;
+    }
     const auto began = steady_clock::now();
     g.engine = open_engine(
         arguments[1], {g.rank, g.size, &store, mode == "alone" ? milliseconds(700) : kPatient, ""});

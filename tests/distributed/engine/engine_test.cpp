@@ -163,6 +163,14 @@ TEST_CASE("gloo exchanges messages between all pairs") {
   for (const int size : {2, 3, 4, 8}) check_well(run(size, "exchange"));
 }
 
+TEST_CASE("ranks meet again where they have met, whoever comes back first") {
+  if (!is_built()) return;
+  check_well(run(3, "again"));
+  // The port is free again once this server has gone.
+  const uint16_t port = TcpStore("127.0.0.1", {.port = 0, .is_server = true}).port();
+  check_well(run(3, "again", "tcp://127.0.0.1:" + std::to_string(port)));
+}
+
 TEST_CASE("gloo's group of one needs nobody") {
   if (!is_built()) return;
   check_well(run(1, "one"));
