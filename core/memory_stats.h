@@ -15,7 +15,7 @@ void reset_peak_memory_stats();
 
 /// Bytes that were taken from the system and not given back: those of arrays, and blocks kept for
 /// reuse. Blocks above 32 KiB that lie idle while 16 times the bytes of all kept ones are taken
-/// (and at least 64 MiB) go back, and all of them when there are more than 1 GiB.
+/// (and at least 1 GiB) go back, and all of them when more than 1 GiB would be kept.
 int64_t memory_reserved();
 /// Gives back what is kept for reuse, but for the small blocks of other threads, at most 1 MiB
 /// each.

@@ -43,8 +43,9 @@ struct DataParallelOptions {
 /// Keeps the model's parameters alike on all ranks: they and the buffers are taken from rank 0 at
 /// the start, and each backward() that reaches one of the parameters ends with gradients that are
 /// the mean over all ranks, bit for bit the same on each. All else works as in one process:
-/// autocast, clipping, any optimizer, flatten(), Graph (on the CPU). A parameter that got no
-/// gradient on any rank keeps none; one that got it on some counts as zero on the others.
+/// autocast, clipping, any optimizer, flatten(), Graph (on the CPU, and over NCCL after one step
+/// outside of it). A parameter that got no gradient on any rank keeps none; one that got it on some
+/// counts as zero on the others.
 ///
 /// A GradScaler or AsyncGradScaler that steps an optimizer of these parameters comes to the same
 /// verdict on all ranks: the largest of their flags for a bad loss and for inf counts. Its scale

@@ -12,8 +12,8 @@ using safetensors::Tensors;
 /// bfloat16, which NumPy does not have: save x.to(kFloat32), or use safetensors.
 void save(const std::filesystem::path& path, const Tensor& tensor);
 /// Reads one array: format 1.0, 2.0 or 3.0, row- or column-major, either byte order, in the dtypes
-/// bool, uint8, int32, int64, float16, float32 and float64. The result is a row-major CPU tensor.
-/// Throws FileError for anything else; Python objects are never read.
+/// bool, uint8, int8, int16, int32, int64, float16, float32 and float64. The result is a row-major
+/// CPU tensor. Throws FileError for anything else; Python objects are never read.
 Tensor load(const std::filesystem::path& path);
 
 /// Writes named arrays as they are, or deflated.

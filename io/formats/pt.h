@@ -22,12 +22,13 @@ struct Contents {
   Tensors tensors;    // in the order of the file, leaves without gradients
   Metadata metadata;  // what is no tensor: numbers and text
 };
-/// Reads what PyTorch 1.6 and later write, and the form before it, of the dtypes bool, uint8,
-/// int32, int64, float16, bfloat16, float32 and float64. Of {"model": …} the key "model" gives what
-/// lies below it, under names that begin there; nothing else is then read. On the CPU tensors share
-/// their storage and have the strides as they had when they were saved, as from torch.load. Throws
-/// FileError for classes and functions other than those of plain tensors, by name, for damage, and
-/// for tensors that claim more than set_unpack_limit() allows a file of that size.
+/// Reads what PyTorch 1.6 and later write, and the form before it, of the dtypes bool, uint8, int8,
+/// int16, int32, int64, float16, bfloat16, float32 and float64. Of {"model": …} the key "model"
+/// gives what lies below it, under names that begin there; nothing else is then read. On the CPU
+/// tensors share their storage and have the strides as they had when they were saved, as from
+/// torch.load. Throws FileError for classes and functions other than those of plain tensors, by
+/// name, for damage, and for tensors that claim more than set_unpack_limit() allows a file of that
+/// size.
 Contents read_file(const std::filesystem::path& path, Device device = kCPU,
                    const std::string& key = "");
 /// Its tensors alone.

@@ -77,7 +77,9 @@ void declare(CLI::App& app, Arguments& a) {
   number("--eval-interval", a.eval_interval, "steps between evaluations")->check(size);
   number("--eval-batches", a.eval_batches, "batches in each; the last takes all")->check(size);
   number("--sample", a.sample, "characters to write in the end")->check(count);
-  number("--temperature", a.temperature, "below 1: bolder choices")->check(CLI::PositiveNumber);
+  number("--temperature", a.temperature,
+         "below 1: likelier characters more often; above 1: bolder choices")
+      ->check(CLI::PositiveNumber);
   number("--top-k", a.top_k, "choose among the k best characters; 0: all")->check(count);
   app.add_flag("--hash", a.hash, "print a hash of the weights, to compare runs bit by bit");
 }

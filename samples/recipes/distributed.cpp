@@ -4,8 +4,11 @@
 //
 //     torchrun --no-python --nproc-per-node 4 recipe_distributed
 //     mpirun -n 4 recipe_distributed
-//     for r in 0 1; do RANK=$r WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
-//     recipe_distributed & done; wait
+//
+// or, by hand:
+//
+//     (export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
+//     for rank in 0 1; do RANK=$rank recipe_distributed & done; wait)
 //
 // With a folder as first argument it saves there every 50 steps and goes on from the last
 // checkpoint, with any number of processes. The second argument is the step at which to stop.

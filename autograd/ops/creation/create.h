@@ -1,5 +1,6 @@
 // New tensors: constants, numbers, sequences, the caller's memory. random.h has the random ones.
-// Options that are left out mean the default dtype (get_default_dtype()), the CPU, no gradient.
+// Options that are left out mean the default dtype (get_default_dtype()), the default device
+// (get_default_device()), no gradient.
 #pragma once
 #include <functional>
 

@@ -269,7 +269,7 @@ inline Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Ten
 using CosineSimilarityFuncOptions = CosineSimilarityOptions;
 using PairwiseDistanceFuncOptions = PairwiseDistanceOptions;
 
-/// a·b / max(|a|·|b|, eps) along `dim`, which is removed; a and b broadcast.
+/// a·b / (max(‖a‖, eps)·max(‖b‖, eps)) along `dim`, which is removed; a and b broadcast.
 inline Tensor cosine_similarity(const Tensor& a, const Tensor& b,
                                 const CosineSimilarityFuncOptions& o = {}) {
   return halftape::cosine_similarity(a, b, o.dim(), o.eps());
@@ -368,7 +368,7 @@ class CTCLossImpl : public Cloneable<CTCLossImpl, detail::LossModule<CTCLossOpti
 };
 HALFTAPE_MODULE(CTCLoss);
 
-/// a·b / max(|a|·|b|, eps) along a dimension, of tensors that broadcast.
+/// a·b / (max(‖a‖, eps)·max(‖b‖, eps)) along a dimension, of tensors that broadcast.
 class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
  public:
   explicit CosineSimilarityImpl(const CosineSimilarityOptions& o = {}) : options(o) {}
