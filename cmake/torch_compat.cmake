@@ -22,9 +22,9 @@ foreach(header torch/all.h torch/autograd.h torch/cuda.h torch/enum.h torch/nn.h
         torch/nn/modules/linear.h torch/nn/options/activation.h torch/nn/options/distance.h
         torch/nn/options/dropout.h torch/nn/options/linear.h torch/nn/utils/clip_grad.h
         torch/nn/utils/convert_parameters.h torch/csrc/utils/memory.h torch/csrc/autograd/variable.h
-        torch/csrc/autograd/custom_function.h ATen/ATen.h ATen/TensorIndexing.h c10/core/ScalarType.h
-        c10/core/TensorOptions.h c10/core/Device.h c10/util/ArrayRef.h c10/util/Exception.h c10/util/Optional.h
-        c10/util/irange.h c10/util/variant.h c10/core/InferenceMode.h c10/core/GradMode.h torch/serialize.h
+        torch/csrc/autograd/custom_function.h ATen/ATen.h ATen/TensorIndexing.h ATen/autocast_mode.h
+        c10/core/ScalarType.h c10/core/TensorOptions.h c10/core/Device.h c10/util/ArrayRef.h c10/util/Exception.h
+        c10/util/Optional.h c10/util/irange.h c10/util/variant.h c10/core/InferenceMode.h c10/core/GradMode.h torch/serialize.h
         torch/serialize/archive.h torch/serialize/input-archive.h torch/serialize/output-archive.h torch/serialize/tensor.h
         torch/expanding_array.h torch/script.h torch/special.h torch/csrc/utils/variadic.h)
   file(CONFIGURE OUTPUT ${forwards}/${header} CONTENT "#pragma once\n#include <torch/torch.h>\n")

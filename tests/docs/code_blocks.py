@@ -46,7 +46,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "blocks.cpp")
         file.write_text("\n".join(code), encoding="utf-8")
-        command = sys.argv[1:] + ["-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", f"-I{ROOT}/tests/docs", str(file)]
+        command = sys.argv[1:] + ["-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", f"-I{ROOT}/cmake/torch_compat",
+                                 f"-I{ROOT}/tests/docs", str(file)]
         failed = subprocess.run(command).returncode != 0
     print(f"code_blocks: {number} blocks, {'refused' if failed else 'all compile'}")
     return 1 if failed or number < 10 else 0

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 #include <halftape/halftape.h>
+#include <torch/torch.h>
 
 #include <memory>
 #include <utility>

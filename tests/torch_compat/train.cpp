@@ -1,6 +1,7 @@
 // A LibTorch program, which knows nothing of this library: two modules learn a circle and a line.
 // It compiles against LibTorch and against halftape::torch_compat alike. Returns 0 when both have
 // learnt.
+#include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 
 #include <cstdio>
