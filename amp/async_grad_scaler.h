@@ -15,8 +15,7 @@ enum class ScaleDelivery : uint8_t {
   /// scale() waits for that verdict, one forward pass later.
   Prompt,
   /// s(k−1), as in RoundPipe: the verdict on step k counts from loss k+2. No loss waits for a
-  /// check,
-  /// but the step after an overflow overflows, too: two skips, two halvings.
+  /// check, but the step after an overflow overflows, too: two skips, two halvings.
   Late,
 };
 

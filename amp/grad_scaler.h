@@ -82,14 +82,16 @@ class GradScaler : public ScalerBase {
   Tensor scale(const Tensor& loss);
   std::vector<Tensor> scale(const std::vector<Tensor>& losses) { return scale_each(*this, losses); }
   /// Divides the optimizer's gradients by the scale, in place, and looks for inf and NaN. Throws
-  /// when it is called twice between two calls of update(), and when a gradient comes from a loss
-  /// that was not scaled since the last update().
+  /// before the first scale(), after this optimizer's step(), and when it is called twice between
+  /// two calls of update(); as step() does, when a gradient comes from a loss that was not scaled
+  /// since the last update(), and for float16 gradients unless allow_fp16_grads is set.
   void unscale_(optim::Optimizer& optimizer);
   /// The optimizer's step. If a gradient is not finite, parameters and state stay bit for bit as
   /// they were. Gradients that unscale_() has not divided are divided here, in place. If one of
   /// them is float16, all stay scaled, and the update divides them in float32 as it reads them.
-  /// Throws for a closure unless the scaler is disabled: the loss of a closure is not scaled. If it
-  /// fails halfway (memory runs out, say), its gradients are of no further use: go on with
+  /// Throws before the first scale(), when it is called twice between two calls of update(), and
+  /// for a closure unless the scaler is disabled: the loss of a closure is not scaled. If it fails
+  /// halfway (memory runs out, say), its gradients are of no further use: go on with
   /// optimizer.zero_grad() and the next loss, with update() or without.
   StepResult step(optim::Optimizer& optimizer,
                   const optim::Optimizer::LossClosure& closure = nullptr);

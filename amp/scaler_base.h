@@ -21,9 +21,12 @@ struct GradScalerOptions {
   double backoff_factor = 0.5;     // in (0, 1)
   int64_t growth_interval = 2000;  // good steps in a row before the scale grows
   bool enabled = true;             // false: every call passes through
+  /// Bounds of the scale; without them 2^-126 and the largest float.
   std::optional<double> min_scale = {}, max_scale = {};
   int64_t hysteresis = 1;  // the scale backs off on the n-th overflow
+  /// What starts the count of overflows anew: a clean step (Apex), or growth alone (Megatron).
   Hysteresis refill = Hysteresis::RefilledByCleanStep;
+  /// Takes float16 gradients, for which step() and unscale_() throw otherwise.
   bool allow_fp16_grads = false;
   int64_t warn_after_skips = 10;  // in a row; 0: never. The device warns, and nothing waits for it
   int64_t throw_after_skips = 0;  // in a row; 0: never. update() waits once in this many steps

@@ -47,7 +47,9 @@ class Tensor : public TensorBase {
   /// The gradient, to be assigned or changed.
   Tensor& mutable_grad() const;
   /// Accumulates d(this)/d(leaf) into every leaf's grad(); with `inputs`, into theirs alone.
-  /// `gradient` may be left out for a one-element tensor.
+  /// `gradient` has this shape, and may be left out for one element. `retain_graph` (default:
+  /// create_graph) keeps the graph for a further pass; `create_graph` records the gradients. Throws
+  /// without requires_grad(), for another shape, and for a graph that was released.
   void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
                 bool create_graph = false, const std::optional<TensorList>& inputs = {}) const;
   void backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,

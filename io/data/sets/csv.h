@@ -37,9 +37,9 @@ struct Table {
 };
 
 /// Every field must be a number, as C writes them, in any locale; "nan" and "inf" are. Fields may
-/// stand in double quotes and between blanks; lines may end as on Windows; empty lines are
-/// ignored. Throws DataError with line and column for anything else, and for lines of different
-/// length.
+/// stand in double quotes, with no quotes and no line breaks inside, and between blanks; lines may
+/// end as on Windows; empty lines are ignored. Throws DataError with line and column for anything
+/// else, and for lines of different length.
 Table read_csv(const std::filesystem::path& path, const CSVOptions& options = {});
 /// The same from text; messages call it `name`.
 Table parse_csv(std::string_view text, const CSVOptions& options = {},
