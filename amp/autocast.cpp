@@ -79,7 +79,7 @@ void Autocaster::install() {
     any = true;
     every_op |= d.policy && d.policy->overrides();
   }
-  set_dtype_policy(any && !suspended ? this : nullptr);
+  set_dtype_policy((any || carried) && !suspended ? this : nullptr);
 }
 
 // 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.
@@ -191,8 +191,21 @@ std::shared_ptr<DtypePolicy> Autocaster::snapshot() const {
   auto copy = std::make_shared<Autocaster>();
   copy->state = state;
   copy->every_op = every_op;
+  copy->carried = true;
   return copy;
 }
+
+namespace {
+[[maybe_unused]] const bool known_to_autograd = [] {
+  detail::snapshot_of_thread = [] {
+    AutocastState state = capture();
+    const auto copy = Autocaster::current().snapshot();
+    static_cast<Autocaster&>(*copy).state = std::move(state);
+    return copy;
+  };
+  return true;
+}();
+}  // namespace
 
 bool is_autocast_enabled(DeviceType device) {
   const Autocaster* a = Autocaster::active();

@@ -23,6 +23,7 @@ class Autocaster final : public DtypePolicy {
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;
   bool suspended = false;  // regions change nothing: a tool computes in the dtypes that are given
+  bool carried = false;    // a snapshot, whose settings inner regions take even where it is off
 
   /// This thread's: its own, or one that a checkpoint or a custom function brought along.
   static Autocaster& current();

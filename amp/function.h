@@ -70,7 +70,7 @@ struct Function {
     }();
     template <class... Args>
     static auto forward(autograd::AutogradContext* ctx, Args&&... args) {
-      if (const DtypePolicy* policy = dtype_policy()) ctx->policy_of_backward = policy->snapshot();
+      ctx->policy_of_backward = policy_snapshot();
       return T::forward(ctx, std::forward<Args>(args)...);
     }
     static autograd::variable_list backward(autograd::AutogradContext* ctx,

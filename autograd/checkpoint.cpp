@@ -18,7 +18,7 @@ namespace {
 class Segment final : public SavedHooks {
  public:
   Segment(std::function<TensorList(const TensorList&)> f, const TensorList& inputs)
-      : f_(std::move(f)), inputs_(inputs), policy_(snapshot()) {
+      : f_(std::move(f)), inputs_(inputs), policy_(policy_snapshot()) {
     for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
   }
 
@@ -71,11 +71,6 @@ class Segment final : public SavedHooks {
                    "checkpoint: the function saved a tensor ", first.dtype, " ", first.shape,
                    " on ", first.device, " the first time, and ", saved.dtype(), " ", saved.shape(),
                    " on ", saved.device(), " when it ran again; it must do the same work");
-  }
-
-  static std::shared_ptr<DtypePolicy> snapshot() {
-    const DtypePolicy* policy = dtype_policy();
-    return policy ? policy->snapshot() : nullptr;
   }
 
   void run_again() {

@@ -52,6 +52,16 @@ class DtypePolicy {
 DtypePolicy* dtype_policy();
 void set_dtype_policy(DtypePolicy* policy);
 
+namespace detail {
+/// Set by amp: a snapshot of this thread's policy and settings, on or off.
+inline std::shared_ptr<DtypePolicy> (*snapshot_of_thread)() = nullptr;
+}  // namespace detail
+/// What work that is done later or in another thread runs under to decide as it would now, also in
+/// regions that it opens itself; null without amp.
+inline std::shared_ptr<DtypePolicy> policy_snapshot() {
+  return detail::snapshot_of_thread ? detail::snapshot_of_thread() : nullptr;
+}
+
 /// Installs a policy for a scope. The engine runs rules under PolicyScope(nullptr): dtypes were
 /// decided in the forward pass.
 class [[nodiscard]] PolicyScope : ScopedValue<DtypePolicy*> {

@@ -93,6 +93,50 @@ TEST_CASE("a checkpoint runs again in the region it was made in, and keeps no ca
   CHECK_FALSE(amp::is_autocast_enabled(kCPU));
 }
 
+TEST_CASE("a checkpoint's own regions have the dtype that they had, on or off around it") {
+  const Tensor x = randn({3, 4}), w = randn({4, 4}, requires_grad());
+  std::vector<Dtype> seen;
+  const auto inner = [&](const TensorList&) {
+    const autocast region(kCPU);  // which names none
+    seen.push_back(amp::get_autocast_dtype(kCPU));
+    return exp(tanh(linear(x, w))).sum();
+  };
+  const auto in_hole = [&](const TensorList& in) {
+    const autocast hole(kCPU, {}, false);
+    return inner(in);
+  };
+  const auto switched = [&](const TensorList& in) {
+    amp::set_autocast_enabled(kCPU, false);
+    amp::set_autocast_enabled(kCPU, true);
+    return inner(in);
+  };
+  const auto check = [&](const Tensor& loss, bool elsewhere) {
+    const auto run = [&] { autograd::grad({loss}, {w}); };
+    elsewhere ? std::thread(run).join() : run();
+    CHECK(seen == std::vector<Dtype>(2, kFloat16));
+    seen.clear();
+  };
+  const auto checkpointed = [&](const std::function<Tensor(const TensorList&)>& f) {
+    return autograd::checkpoint(f, {x});
+  };
+  for (const bool elsewhere : {false, true}) {
+    const auto within = [&](const auto& f, bool hole) {
+      const autocast region(kCPU, kFloat16);
+      std::optional<autocast> off;
+      if (hole) off.emplace(kCPU, std::nullopt, false);
+      return checkpointed(f);
+    };
+    check(within(in_hole, false), elsewhere);
+    check(within(switched, false), elsewhere);
+    check(within(inner, true), elsewhere);
+    amp::set_autocast_dtype(kCPU, kFloat16);
+    const Tensor loss = checkpointed(inner);
+    amp::set_autocast_dtype(kCPU, kBFloat16);
+    check(loss, elsewhere);
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+  }
+}
+
 namespace {
 struct Asks : autograd::Function<Asks> {
   static inline bool in_forward = false, in_backward = true;
@@ -102,8 +146,11 @@ struct Asks : autograd::Function<Asks> {
   }
   static autograd::variable_list backward(autograd::AutogradContext*, autograd::variable_list g) {
     in_backward = amp::is_autocast_enabled(kCPU);
-    const autocast region(kCUDA, kFloat16);  // and a region there turns on nothing else
-    in_backward |= amp::is_autocast_enabled(kCPU);
+    {
+      const autocast region(kCUDA, kFloat16);  // and a region there turns on nothing else
+      in_backward |= amp::is_autocast_enabled(kCPU);
+    }
+    in_backward |= amp::is_autocast_enabled(kCPU);  // nor does its end
     return g;
   }
 };

@@ -74,6 +74,32 @@ TEST_CASE("backward of an amp::Function runs in the region of its forward") {
   }
 }
 
+namespace {
+struct InHole : amp::Function<InHole> {
+  static inline Dtype saw = kFloat32;
+  static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x.clone(); }
+  static autograd::variable_list backward(autograd::AutogradContext*, autograd::variable_list g) {
+    const autocast off(kCPU, {}, false);
+    const autocast on(kCPU);
+    saw = g[0].mm(g[0]).dtype();
+    return g;
+  }
+};
+}  // namespace
+
+TEST_CASE("a region within a hole of a custom function's backward has the dtype of forward") {
+  for (const bool hole : {false, true}) {
+    Tensor loss;
+    {
+      const autocast region(kCPU, kFloat16);
+      const autocast maybe(kCPU, {}, !hole);
+      loss = InHole::apply(randn({4, 4}, requires_grad())).sum();
+    }
+    loss.backward();
+    CHECK(InHole::saw == kFloat16);
+  }
+}
+
 TEST_CASE("cast_inputs: inside a region both directions see that dtype and no autocast") {
   const Tensor a = randn({4, 4}, TensorOptions(kFloat16).requires_grad(true));
   const Tensor b = randn({4, 4}, requires_grad());
