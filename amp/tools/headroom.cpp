@@ -31,12 +31,14 @@ bool divided(const Gradients& gradients) {
 }  // namespace
 
 void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
+  const Tensor in_use = scaler_.factor();
+  const Tensor before = in_use.defined() ? in_use.detach().clone() : Tensor();
   scaler_.update();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   Gradients gradients = collect_gradients(parameters);
   if (!gradients.any) return;
   const Tensor scale = scaler_.factor();
-  if (!scale.defined()) return;
+  if (!scale.defined() || !before.defined()) return;
   std::erase_if(gradients.arrays, [](const Array& g) { return !g.defined(); });
   const Array largest = empty_like(scale.array()), unused = empty_like(largest);
   backend(scale.device())
@@ -47,8 +49,9 @@ void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
   const Tensor most = divided(gradients) ? Tensor(largest) * scale : Tensor(largest);
-  // False for NaN, for the infinity of a step that was skipped, and where all gradients are 0.
-  Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest);
+  // False for NaN, for the infinity of a step that was skipped, where all gradients are 0, and
+  // where those of another optimizer have made the scale back off.
+  Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest) & (scale >= before);
   // A bad loss may have skipped a step whose gradients are finite.
   for (const Tensor& p : gradients.parameters)
     if (const Array found = verdict_on(p.grad()); found.defined()) {

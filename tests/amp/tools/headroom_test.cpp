@@ -101,3 +101,18 @@ TEST_CASE("a step that a bad loss has skipped does not let the scale grow") {
   t.growth.update(t.optimizer);
   CHECK(t.scaler.get_scale() == 1024);
 }
+
+TEST_CASE("an overflow of another optimizer backs off, and stays backed off") {
+  const Tensor small = zeros({3}).requires_grad_(), large = zeros({3}).requires_grad_();
+  optim::SGD first({small}, optim::SGDOptions(1)), second({large}, optim::SGDOptions(0));
+  amp::GradScaler scaler({.init_scale = 65536, .growth_interval = 1000});
+  amp::HeadroomGrowth growth(scaler);
+  for (int i = 0; i < 12; ++i) {
+    const double before = scaler.scale(ones({})).item<double>();
+    first.zero_grad(), second.zero_grad();
+    scaler.scale((small * 1e-9).sum() + (large * 3e35).sum()).backward();
+    scaler.step(first), scaler.step(second);
+    growth.update(first);
+    CHECK(scaler.get_scale() == before * (before > 1024 ? 0.5 : 2));  // 3e35 · 1024 fits
+  }
+}
