@@ -32,10 +32,15 @@ ScaleLaw law_of(const GradScalerOptions& o) {
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
 
+bool is_fixed(const ScaleLaw& law) { return law.growth_factor == 1 && law.backoff_factor == 1; }
+
 template <class T>
 void set_constant(ScaleLaw& law, T ScaleLaw::*constant, T value) {
   ScaleLaw changed = law;
   changed.*constant = value;
+  HALFTAPE_CHECK(!is_fixed(law) || is_fixed(changed),
+                 "GradScaler: neither factor of a fixed scale can be changed alone; make another "
+                 "GradScaler with both");
   check_law(changed);
   law = changed;
 }
@@ -85,7 +90,7 @@ void ScalerBase::set_growth_interval(int64_t interval) {
 }
 
 void check_law(const ScaleLaw& law) {
-  const bool fixed = law.growth_factor == 1 && law.backoff_factor == 1;
+  const bool fixed = is_fixed(law);
   HALFTAPE_CHECK(fixed || (law.growth_factor > 1 && std::isfinite(law.growth_factor)),
                  "GradScaler: growth_factor ", law.growth_factor,
                  " must be greater than 1 (or 1 with backoff_factor 1, for a fixed scale)");

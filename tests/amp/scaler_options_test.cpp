@@ -216,6 +216,16 @@ TEST_CASE("options that torch lacks are checked, too") {
   CHECK(scaler.get_scale() == 64);
 }
 
+TEST_CASE("a fixed scale is not made to move by halves") {
+  GradScaler scaler(amp::GradScalerOptions::fixed(1024));
+  scaler.set_growth_interval(5);
+  scaler.set_growth_factor(1);
+  CHECK_THROWS_WITH_AS(scaler.set_growth_factor(2), doctest::Contains("make another GradScaler"),
+                       Error);
+  CHECK_THROWS_WITH_AS(scaler.set_backoff_factor(0.5), doctest::Contains("make another GradScaler"),
+                       Error);
+}
+
 TEST_CASE("a schedule moves with the steps that were applied, and with no other") {
   ScaledTraining f;
   int moved = 0;
