@@ -41,6 +41,8 @@ class AsyncGradScaler : public ScalerBase {
  public:
   explicit AsyncGradScaler(GradScalerOptions options = {},
                            ScaleDelivery delivery = ScaleDelivery::Prompt);
+  AsyncGradScaler(AsyncGradScaler&&) = default;  // two of them would share what a loss has shown
+  AsyncGradScaler& operator=(AsyncGradScaler&&) = default;
 
   /// loss · scale. Prompt: waits for the verdicts of the steps before the last update().
   Tensor scale(const Tensor& loss);

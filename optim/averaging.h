@@ -42,6 +42,8 @@ using AveragedModelState = std::map<std::string, Array>;
 class AveragedModel {
  public:
   explicit AveragedModel(const nn::Module& model, const AveragedModelOptions& options = {});
+  AveragedModel(AveragedModel&&) = default;  // a copy would have the same averages, not its own
+  AveragedModel& operator=(AveragedModel&&) = default;
 
   /// Call it after an optimizer's step. If `skipped`, one number on the device, is not 0, there was
   /// no step, and nothing is averaged or counted. Waits for the device only until the first update

@@ -100,6 +100,9 @@ constexpr ScaleDelivery both[] = {ScaleDelivery::Prompt, ScaleDelivery::Late};
 
 }  // namespace
 
+static_assert(!std::is_copy_constructible_v<amp::AsyncGradScaler> &&
+              std::is_move_constructible_v<amp::AsyncGradScaler>);
+
 TEST_CASE("Prompt scales the losses exactly as the synchronous scaler does") {
   const RandomRun run = train(ScaleDelivery::Prompt, 200, 7);
   const Tensor p = ones({1}, requires_grad());

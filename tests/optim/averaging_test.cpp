@@ -66,6 +66,9 @@ const std::vector<std::pair<std::string, AveragedModelOptions>>& options() {
 
 }  // namespace
 
+static_assert(!std::is_copy_constructible_v<optim::AveragedModel> &&
+              std::is_nothrow_move_constructible_v<optim::AveragedModel>);
+
 TEST_CASE("averages and buffers stay with PyTorch's to 1e-12") {
   const testing::Vectors torch("averaging.txt");
   for (const auto& [called, o] : options()) {
