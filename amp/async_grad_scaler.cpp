@@ -54,7 +54,7 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
     agreement->agree({&bad_loss, 1}, full({}, scale_in_use_, kFloat32, bad_loss.device()), {});
     bad_loss_ = bad_loss;
   }
-  options.found_inf = bad_loss_.clone();  // the worker's own: a later loss writes to bad_loss_
+  options.found_inf = bad_loss_;  // which the optimizer copies
   options.scale = scale_in_use_;
   optim::AsyncStep step = optimizer.step(options);
   steps_.push_back({step, registry_.number_of(optimizer.id(), optimizer.param_groups())});

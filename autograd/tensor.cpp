@@ -52,6 +52,7 @@ TensorImpl::~TensorImpl() {
 
 void TensorImpl::set_value(Array v) {
   value = std::move(v);
+  marked_version = ~uint64_t{0};  // the mark was of the other bytes
   if (low_copied) drop_low_copy(this);
 }
 
@@ -163,6 +164,7 @@ void Tensor::set_data(const Tensor& other) const {
                     mine.device() == theirs.device();
   if (!fits) requires_grad_(false);
   impl_->set_value(theirs);
+  ++impl_->times_set;
   requires_grad_(trains);
   for (const Ref<Node>& end : {impl_->accumulator, impl_->resting})
     if (!fits && end) static_cast<Accumulate&>(*end).slots = {};

@@ -34,6 +34,7 @@ struct TensorImpl final : RefCounted, FreeListed {
   bool inference = false;   // made in InferenceMode: outside all graphs
   bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
   bool partial = false;     // of a gradient: autograd/tape/grad_tag.h
+  uint32_t times_set = 0;   // how often set_data() put other numbers here
   uint32_t rewritten = 0;   // of a base: how often its history changed
   // Of a view: the base's count when the view's history was made.
   std::atomic<uint32_t> seen = 0;

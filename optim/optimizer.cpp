@@ -243,7 +243,9 @@ void Optimizer::zero_grad(bool set_to_none) {
       if (set_to_none)
         g = Tensor();
       else
-        g = g.requires_grad() ? Tensor(full(g.sizes(), 0, g.dtype(), g.device())) : g.zero_();
+        g = g.requires_grad() || overlaps_itself(g.sizes(), g.strides())
+                ? Tensor(full(g.sizes(), 0, g.dtype(), g.device()))
+                : g.zero_();
     }
   }
 }
@@ -369,6 +371,7 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
     for (const Tensor& p : region.params())
       if (const auto state = state_.find(p.impl()); state != state_.end())
         region.adopt(p, state->second);
+  state_was_loaded();
 }
 
 void Optimizer::check_movable(const std::vector<Tensor>& params) const {

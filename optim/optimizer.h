@@ -237,6 +237,8 @@ class Optimizer {
                              const StepControl& control);
   /// Throws if the state is not all here, for state_dict().
   virtual void check_whole() const {}
+  /// Called when a saved state has taken the place of the former one.
+  virtual void state_was_loaded() noexcept {}
   /// Whether step() can use gradients of which each process has a part: autograd/tape/grad_tag.h.
   virtual GradParts takes_parts() const { return GradParts::Refused; }
   /// The expected form of the saved array `key`. By default: a moment, "step", or an array of

@@ -35,11 +35,8 @@ void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, Update
   slot.keeping = param_storage(p, weights, of_p);
   if (has_counterpart(weights) && of_p.size() == before && !Capture::active_or_tried()) {
     const auto last = written_.find(p.impl());
-    const Buffer& bytes = *p.array().buffer();
     // A state that was loaded may be older than the weight.
-    if (last == written_.end() || (last->second.buffer != &bytes ||
-                                   last->second.version != bytes.version() || bytes.exposed()))
-      follow_weight(p, slot.keeping);
+    if (last == written_.end() || !last->second.is_surely(p)) follow_weight(p, slot.keeping);
   }
   size_t count = weights == Weights::Plain ? 0 : 1;
   if (kept.counts_steps && !kept.off[0]) {
@@ -128,7 +125,7 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
     // After a skipped step, weight and copy are unchanged, so the copy is still valid.
     if (slots[i].low.defined()) detail::return_low_copy(params[i], slots[i].low);
     if (has_counterpart(slots[i].keeping.weights))
-      written_[params[i].impl()] = {params[i].array().buffer().get(), params[i].version()};
+      written_[params[i].impl()] = SeenWeight(params[i]);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "halftape/core/formula/update.h"
 #include "halftape/optim/optimizer.h"
 #include "halftape/optim/state/param_storage.h"
+#include "halftape/optim/state/seen_weight.h"
 
 namespace halftape {
 struct UpdateSlot;  // core/contract/backend.h
@@ -44,6 +45,7 @@ class RuleOptimizerBase : public Optimizer {
   void check_state(const OptimizerOptions& options,
                    const std::vector<Tensor>& params) const override;
   void draw_keys(const OptimizerOptions& options, const std::vector<Tensor>& params) override;
+  void state_was_loaded() noexcept override { written_.clear(); }
   /// Makes the state of a parameter that has none.
   void make_state(const Tensor& parameter, const RuleState& kept);
   /// Puts the state of a parameter into the slot, and makes it on first use.
@@ -53,11 +55,8 @@ class RuleOptimizerBase : public Optimizer {
                    Mismatches& mismatches) const override;
 
  private:
-  struct Written {
-    const Buffer* buffer;
-    uint64_t version;
-  };
-  std::unordered_map<const halftape::detail::TensorImpl*, Written> written_;  // weights with extras
+  // Weights with something beside them, as they were after their last update.
+  std::unordered_map<const halftape::detail::TensorImpl*, SeenWeight> written_;
 };
 
 /// The base of one optimizer: a derived class has options, a rule() made of them, and names its

@@ -168,7 +168,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   inner_->load_state_dict(state);
   if (!inner_->flat_regions().empty()) inner_->flatten();
   newest_ = parameters_of(inner_->param_groups());
-  for (const Tensor& p : model_) versions_.push_back(p.version());
+  for (const Tensor& p : model_) seen_.emplace_back(p);
   const Device device = model_[0].device();
   if (std::all_of(model_.begin(), model_.end(), [&](auto& p) { return p.device() == device; }))
     queue_ = backend(device).new_side_queue();
@@ -237,6 +237,17 @@ void AsyncOptimizer::check_groups(const char* call) const {
   HALFTAPE_CHECK(groups_.size() == inner_->param_groups().size(), "AsyncOptimizer::", call,
                  ": param_groups() has ", groups_.size(), " groups, was made with ",
                  inner_->param_groups().size(), "; wrap a new optimizer to add one");
+  auto of_model = model_.begin();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::vector<Tensor>& now = groups_[g].params();
+    const size_t count = inner_->param_groups()[g].params().size();
+    HALFTAPE_CHECK(now.size() == count && std::equal(now.begin(), now.end(), of_model,
+                                                     [](auto& a, auto& b) { return a.is_same(b); }),
+                   "AsyncOptimizer::", call, ": group ", g,
+                   " has other parameters than it was made with; ",
+                   "wrap a new optimizer to change them");
+    of_model += static_cast<std::ptrdiff_t>(count);
+  }
 }
 
 /// The parameters of the wrapped optimizer that a step would update, group by group.
@@ -282,17 +293,24 @@ void AsyncOptimizer::check(const AsyncStepOptions& options,
 /// already, what was written into the model since into newest_.
 void AsyncOptimizer::reconcile(const char* call) {
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < model_.size(); ++i)
-    HALFTAPE_CHECK(!stale_ || model_[i].version() == versions_[i], "AsyncOptimizer::", call,
+  for (size_t i = 0; i < model_.size(); ++i) {
+    HALFTAPE_CHECK(!stale_ || seen_[i].is(model_[i]), "AsyncOptimizer::", call,
                    ": a parameter of shape ", model_[i].sizes(),
                    " was written while it was one step behind, and the write would be lost; call "
                    "synchronize() first, or step with is_async = false");
+    HALFTAPE_CHECK(model_[i].sizes() == newest_[i].sizes() &&
+                       model_[i].dtype() == newest_[i].dtype() &&
+                       model_[i].device() == newest_[i].device(),
+                   "AsyncOptimizer::", call, ": a parameter is now ", model_[i].dtype(), " ",
+                   model_[i].sizes(), " and was ", newest_[i].dtype(), " ", newest_[i].sizes(),
+                   "; make a new AsyncOptimizer");
+  }
   for (size_t i = 0; i < model_.size(); ++i) {
     if (stale_)
       model_[i].copy_(newest_[i]);
-    else if (model_[i].version() != versions_[i])
+    else if (!seen_[i].is_surely(model_[i]))
       newest_[i].copy_(model_[i]);
-    versions_[i] = model_[i].version();
+    seen_[i] = SeenWeight(model_[i]);
   }
   stale_ = false;
 }
@@ -419,7 +437,7 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   for (size_t i = 0; i < model_.size(); ++i) {
     model_[i].copy_(Tensor(saved.weights[i]));
     newest_[i].copy_(Tensor(saved.newest[i]));
-    versions_[i] = model_[i].version();
+    seen_[i] = SeenWeight(model_[i]);
   }
   steps_ = saved.steps;
   stale_ = saved.stale;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "halftape/optim/optimizer.h"
+#include "halftape/optim/state/seen_weight.h"
 
 namespace halftape {
 class QueueMoment;
@@ -157,8 +158,8 @@ class AsyncOptimizer {
   std::unique_ptr<Optimizer> inner_;  // over newest_; only the worker uses it during a step
   std::vector<Tensor> model_, newest_;
   std::vector<OptimizerParamGroup> groups_;
-  std::vector<uint64_t> versions_;  // of the model's weights, when they last equalled newest_
-  bool stale_ = false;              // the model is one step behind newest_
+  std::vector<SeenWeight> seen_;  // the model's weights when they last equalled newest_
+  bool stale_ = false;            // the model is one step behind newest_
   int64_t steps_ = 0;
   std::unique_ptr<QueueMoment> done_;  // the end of the step in flight, in the worker's queue
   std::vector<Tensor> in_use_;         // memory of the caller's queue that this step reads

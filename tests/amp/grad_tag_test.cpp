@@ -97,6 +97,16 @@ TEST_CASE("a gradient assigned by hand is unscaled as if it were scaled") {
   CHECK(f.w.equal(full({3}, 0.5)));
 }
 
+TEST_CASE("a gradient whose bytes set_data() has replaced is the user's") {
+  const Tensor w = ones({2}).requires_grad_();
+  optim::SGD optimizer({w}, optim::SGDOptions(1));
+  GradScaler scaler;
+  scaler.scale(w.sum()).backward();
+  w.grad().set_data(full({2}, 0.5));
+  optimizer.step();
+  CHECK(w.equal(full({2}, 0.5)));
+}
+
 TEST_CASE("gradients filled with zeros are nobody's, and may receive those of the next scale") {
   TaggedTraining f;
   for (int i = 0; i < 3; ++i) {

@@ -241,6 +241,9 @@ TEST_CASE("zero_grad(false) does not write into a gradient that a graph may stil
   CHECK(first.equal(full({2}, 27.0)));
   CHECK(a.grad().equal(zeros({2})));
   CHECK_FALSE(a.grad().requires_grad());
+  a.mutable_grad() = full({1}, 8.0).expand({2});  // two elements that are one
+  optimizer.zero_grad(false);
+  CHECK(a.grad().equal(zeros({2})));
 }
 
 TEST_CASE("gradients add up until zero_grad") {

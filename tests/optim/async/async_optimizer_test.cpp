@@ -403,6 +403,31 @@ TEST_CASE("weights written by hand are taken over when fresh, and refused when o
   CHECK(one.value() == 4);
 }
 
+TEST_CASE("so are weights set by set_data(), whatever their versions, or through a plain pointer") {
+  for (const bool written : {false, true}) {
+    const auto other = [&] { return written ? full({2}, 5.0).mul_(1) : full({2}, 5.0); };
+    Single one;
+    one.p.set_data(other());  // before the first step
+    one.step();
+    one.optimizer.synchronize();
+    CHECK(one.value() == 4.5);
+    one.p.set_data(other());  // between steps
+    one.step();
+    CHECK_THROWS_WITH_AS((one.p.set_data(other()), one.optimizer.synchronize()),
+                         doctest::Contains("synchronize() first"), Error);
+  }
+  Single two;
+  float* const pointer = two.p.data_ptr<float>();
+  two.step();
+  two.optimizer.synchronize();
+  pointer[0] = pointer[1] = 5;
+  two.step({.is_async = false});
+  CHECK(two.value() == 4.5);
+  two.p.set_data(full({3}, 1.0));
+  CHECK_THROWS_WITH_AS(two.optimizer.synchronize(), doctest::Contains("make a new AsyncOptimizer"),
+                       Error);
+}
+
 TEST_CASE("senseless options and gradients are refused at the call, by name") {
   Single one;
   auto refused = [&](const AsyncStepOptions& options, const char* name) {
@@ -417,6 +442,9 @@ TEST_CASE("senseless options and gradients are refused at the call, by name") {
   one.optimizer.param_groups()[0].options().set_lr(-1);
   refused({}, "learning rate: -1");
   CHECK(one.optimizer.steps() == 0);
+  Single two;
+  two.optimizer.param_groups()[0].params().push_back(full({2}, 1.0).requires_grad_());
+  CHECK_THROWS_WITH_AS(two.step(), doctest::Contains("group 0 has other parameters"), Error);
   CHECK_THROWS_WITH_AS(AsyncOptimizer(nullptr), "AsyncOptimizer: expected an optimizer, got null",
                        Error);
 }

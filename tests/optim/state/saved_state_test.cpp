@@ -95,6 +95,44 @@ TEST_CASE("a resumed run follows a weight that was written before it was saved")
   }
 }
 
+TEST_CASE("a state that is loaded by the optimizer that saved it follows the weight, too") {
+  for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan}) {
+    const auto make = [&](const Tensor& p) {
+      return std::make_unique<SGD>(std::vector<Tensor>{p}, SGDOptions(1).weights(weights));
+    };
+    const Tensor p = leaf({2}, 1, kBFloat16);
+    const auto optimizer = make(p);
+    testing::step_with(*optimizer, -0x1p-10);
+    const auto saved = optimizer->state_dict();
+    for (int t = 0; t < 5; ++t) testing::step_with(*optimizer, -1);
+    const Tensor q = p.detach().clone().requires_grad_();
+    const auto other = make(q);
+    other->load_state_dict(saved);
+    optimizer->load_state_dict(saved);
+    testing::step_with(*optimizer, -0x1p-10), testing::step_with(*other, -0x1p-10);
+    CHECK(p.to_vector() == std::vector{6.0, 6.0});
+    CHECK(testing::same_bits(p.detach(), q.detach()));
+  }
+}
+
+TEST_CASE("a weight that is set to other bytes goes on from these, whatever address they have") {
+  const SGDOptions options = SGDOptions(0x1p-5).weights(optim::Weights::Master);
+  const Tensor p = leaf({64}, 1024, kBFloat16);
+  SGD optimizer({p}, options);
+  testing::step_with(optimizer, 1);
+  // The buffer of the first weight goes, and that of another tensor takes its place and version.
+  for (int i = 0; i < 4; ++i) {
+    p.set_data(full({64}, 5.0, kBFloat16));
+    const Tensor next = full({64}, 7.0, kBFloat16);
+    for (int writes = 0; writes < i; ++writes) next.mul_(1);
+    p.set_data(next);
+    const Tensor fresh = leaf({64}, 7, kBFloat16);
+    SGD expected({fresh}, options);
+    testing::step_with(optimizer, 1), testing::step_with(expected, 1);
+    CHECK(testing::same_bits(p.detach(), fresh.detach()));
+  }
+}
+
 TEST_CASE("a resumed run without writes keeps every master and remainder as it was saved") {
   for (const optim::Weights weights : {optim::Weights::Master, optim::Weights::Kahan})
     for (const Dtype d : {kFloat16, kBFloat16}) {
