@@ -67,7 +67,10 @@ std::vector<double> OneCycleLR::get_lrs() {
   const Phase& phase = all[p];
   const double start_step = p == 0 ? 0 : all[p - 1].end_step;
   const double length = phase.end_step - start_step;
-  const double done = length == 0 ? 1 : (step - start_step) / length;
+  double done = length == 0 ? 1 : (step - start_step) / length;
+  // The step after the last one, whose rate no optimizer's step uses, has no other than that: on
+  // the line it would be below 0.
+  if (linear_) done = std::min(done, 1.0);
   std::vector<double> lrs;
   for (size_t i = 0; i < max_lrs_.size(); ++i) {
     lrs.push_back(anneal(phase.start_lr[i], phase.end_lr[i], done, linear_));

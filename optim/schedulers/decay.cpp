@@ -70,7 +70,7 @@ double LinearLR::factor() const {
   const double rise = end_factor_ - start_factor_;
   const double before = static_cast<double>(total_iters_) * start_factor_ +
                         static_cast<double>(step_count_ - 1) * rise;
-  return 1 + rise / before;
+  return std::max(1 + rise / before, 0.0);  // where it falls to 0, rounding may go beyond
 }
 void LinearLR::fields(StateFields& f) {
   f.owner = "LinearLR";

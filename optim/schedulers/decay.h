@@ -57,7 +57,7 @@ class ExponentialLR : public FactorLR {
 
 /// `factor` times the rate until epoch total_iters, the rate itself from there on. Throws unless
 /// 0 < factor ≤ 1 (torch accepts 0, and cannot return to the rate by multiplication) and
-/// total_iters ≥ 0.
+/// total_iters ≥ 0; with 0 the rate is never multiplied (in torch always).
 class ConstantLR : public FactorLR {
  public:
   explicit ConstantLR(const ScheduledGroups& optimizer, double factor = 1.0 / 3,

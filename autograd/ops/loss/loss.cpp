@@ -49,6 +49,13 @@ Tensor bounded_square(const Tensor& d, double bound) {
 
 const Tensor* or_else(const Tensor& x, const Tensor& other) { return &(x.defined() ? x : other); }
 
+/// A weight does not make more losses than there are.
+void check_weight(const char* op, const char* what, const Tensor& w, const Tensor& x) {
+  HALFTAPE_CHECK(!w.defined() || broadcasts_to(w.sizes(), x.sizes()), op, ": ", what, " ",
+                 w.defined() ? w.sizes() : Shape{}, " does not broadcast to the input, ",
+                 x.sizes());
+}
+
 /// y·ln y, 0 with a derivative of 0 where y is 0.
 Tensor entropy(const Tensor& y) { return y * log(where(y == 0, 1, y)); }
 
@@ -136,6 +143,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
   const auto [x, y, w, p] =
       cast_inputs<2>(cast_list::binary_cross_entropy_with_logits, a, b, weight, pos_weight);
   detail::same_shape("binary_cross_entropy_with_logits", x, y);
+  check_weight("binary_cross_entropy_with_logits", "weight", w, x);
+  check_weight("binary_cross_entropy_with_logits", "pos_weight", p, x);
   const Dtype dtype = result_type({&x, &y, or_else(w, x), or_else(p, x)});
   // ln(1 − σ(x)) = ln σ(x) − x.
   const Tensor u = widened(x), v = widened(y), left = (1 - v) * u, tail = -log_sigmoid(u);
@@ -149,6 +158,7 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
   const ErrorScope scope("binary_cross_entropy", a, b);
   const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   detail::same_shape("binary_cross_entropy", p, y);
+  check_weight("binary_cross_entropy", "weight", w, p);
   const Dtype dtype = result_type({&p, &y, or_else(w, p)});
   for (const auto& [what, t] : {std::pair("input", p), std::pair("target", y)})
     HALFTAPE_CHECK(

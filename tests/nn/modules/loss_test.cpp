@@ -192,6 +192,15 @@ TEST_CASE("the element-wise losses do not broadcast: that hides mistakes") {
                        Error);
   CHECK_THROWS_WITH_AS(F::binary_cross_entropy_with_logits(x, y),
                        doctest::Contains("[4, 1] and target [4]"), Error);
+  // Nor does a weight make more of them.
+  const auto refused = doctest::Contains("weight [4, 1] does not broadcast to the input, [4]");
+  CHECK_THROWS_WITH_AS(F::binary_cross_entropy(y, y, nn::BCELossOptions().weight(x)), refused,
+                       Error);
+  using Logits = nn::BCEWithLogitsLossOptions;
+  CHECK_THROWS_WITH_AS(F::binary_cross_entropy_with_logits(y, y, Logits().weight(x)), refused,
+                       Error);
+  CHECK_THROWS_WITH_AS(F::binary_cross_entropy_with_logits(y, y, Logits().pos_weight(x)), refused,
+                       Error);
 }
 
 TEST_CASE("losses as modules take the functions' options") {

