@@ -16,11 +16,16 @@ std::string percent(double share) {
   return text.str();
 }
 
-double learning_rate(const optim::Optimizer* optimizer) {
-  return optimizer && !optimizer->param_groups().empty() &&
-                 optimizer->param_groups()[0].has_options()
-             ? optimizer->param_groups()[0].options().get_lr()
-             : 0;
+/// Nothing for options that have none.
+std::optional<double> learning_rate(const optim::Optimizer* optimizer) {
+  if (!optimizer || optimizer->param_groups().empty() ||
+      !optimizer->param_groups()[0].has_options())
+    return 0;
+  try {
+    return optimizer->param_groups()[0].options().get_lr();
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 int64_t updates_of(const GradScaler& scaler) {
@@ -147,7 +152,8 @@ void AlarmWatch::look_at_update(int64_t step, const std::string& parameter, Dtyp
 }
 
 void AlarmWatch::look_at_schedule() {
-  const double lr = learning_rate(optimizer_);
+  if (!lr_) return;
+  const std::optional<double> lr = learning_rate(optimizer_);
   moves_ += lr != lr_;
   lr_ = lr;
 }

@@ -1,5 +1,6 @@
 // Raises the alarms of an Inspector; internal to the tools.
 #pragma once
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,9 +35,9 @@ class AlarmWatch {
   std::vector<Alarm> all_;
   std::set<std::pair<Alarm::Kind, std::string>> raised_;
   std::set<std::string> lost_all_;  // modules that the last shadow showed to lose all, not be dead
-  double lr_ = 0;
-  int64_t moves_ = 0;           // of the learning rate
-  int64_t updates_before_ = 0;  // that were applied before this watch began
+  std::optional<double> lr_;        // nothing: the optimizer does not tell
+  int64_t moves_ = 0;               // of the learning rate
+  int64_t updates_before_ = 0;      // that were applied before this watch began
 };
 
 }  // namespace halftape::amp

@@ -39,6 +39,15 @@ const InspectorOptions& checked(const InspectorOptions& o) {
   return o;
 }
 
+/// None of options that do not tell theirs.
+std::map<std::string, double> values_of(const optim::OptimizerOptions& options) {
+  try {
+    return options.to_map();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 class Inspector::Impl {
@@ -125,7 +134,7 @@ bool Inspector::Impl::may_stagnate(const Tensor& p) const {
   for (const optim::OptimizerParamGroup& group : options_.optimizer->param_groups())
     for (const Tensor& own : group.params())
       if (own.is_same(p) && group.has_options()) {
-        const auto options = group.options().to_map();
+        const auto options = values_of(group.options());
         const auto weights = options.find("weights");
         return weights == options.end() ||
                weights->second == static_cast<double>(optim::Weights::Plain);

@@ -44,6 +44,25 @@ struct Residual {
   }
 };
 
+/// Options without a learning rate, which the optimizers of a user may have.
+struct RateOptions : optim::OptimizerCloneableOptions<RateOptions> {
+  bool named = true;
+  double rate = 0.1;
+
+ private:
+  void fields(optim::StateFields& f) override {
+    if (named) f.add("rate", rate);
+  }
+};
+struct ByRate : optim::Optimizer {
+  ByRate(const TensorList& parameters, const RateOptions& options)
+      : Optimizer({optim::OptimizerParamGroup(parameters)},
+                  std::make_unique<RateOptions>(options)) {}
+
+ private:
+  void update(const optim::OptimizerOptions&, const TensorList&, const StepControl&) override {}
+};
+
 }  // namespace
 
 TEST_CASE("gradients that float16 loses altogether are lost, and not dead as well") {
@@ -188,5 +207,23 @@ TEST_CASE("an optimizer without groups or without options has no schedule that c
       inspector.step();
     }
     CHECK(inspector.alarms().empty());
+  }
+}
+
+TEST_CASE("an optimizer that tells neither its learning rate nor its rule has no schedule either") {
+  for (const bool named : {true, false}) {
+    CAPTURE(named);
+    nn::Linear layer(2, 1);
+    layer->to(kBFloat16);
+    RateOptions options;
+    options.named = named;
+    ByRate optimizer(layer->parameters(), options);
+    amp::GradScaler scaler;
+    Inspector inspector(*layer, scaler,
+                        {.every = 1, .optimizer = &optimizer, .alarms = {.report = silent}});
+    scaler.scale(layer->forward(ones({1, 2}, kBFloat16)).to(kFloat32).sum()).backward();
+    inspector.step();
+    REQUIRE(inspector.alarms().size() == 2);  // as of any 16-bit weights that stay as they are
+    for (const Alarm& alarm : inspector.alarms()) CHECK(alarm.kind == Alarm::Kind::Stagnant);
   }
 }
