@@ -35,16 +35,16 @@ ValueCounter::ValueCounter(const nn::Module& model) : model_(model) { find_names
 void ValueCounter::find_names() {
   names_.clear();
   for (const auto& p : model_.named_parameters())
-    if (p.value().requires_grad()) names_.emplace(p.value().gradient_edge().node.get(), p.key());
+    if (p.value().requires_grad()) names_.emplace(p.value().gradient_edge().node->seq(), p.key());
   names_are_new_ = true;
 }
 
 const std::string& ValueCounter::name_of(const Node* leaf) {
   static const std::string none;
-  auto found = names_.find(leaf);
+  auto found = names_.find(leaf->seq());
   if (found == names_.end() && !names_are_new_) {  // a parameter may have been replaced
     find_names();
-    found = names_.find(leaf);
+    found = names_.find(leaf->seq());
   }
   return found == names_.end() ? none : found->second;
 }

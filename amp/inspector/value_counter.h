@@ -72,7 +72,8 @@ class ValueCounter final : public ValueWatcher {
   void find_names();
 
   const nn::Module& model_;
-  std::unordered_map<const Node*, std::string> names_;  // of parameters, by the ends of the tape
+  // Of parameters, by seq() of the ends of the tape: a later leaf may have the address of one.
+  std::unordered_map<uint64_t, std::string> names_;
   bool names_are_new_ = false;
   std::vector<LedgerPlace> places_;
   std::vector<std::string> origins_;

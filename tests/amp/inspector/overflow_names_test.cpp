@@ -143,6 +143,23 @@ TEST_CASE("a skip that no recorded number explains has the parameter's name, if 
   }
 }
 
+TEST_CASE("a parameter that takes the place in memory of a replaced one has its own name") {
+  nn::Sequential net{nn::Linear(4, 4), nn::Linear(4, 4)};
+  amp::GradScaler scaler(amp::GradScalerOptions::fixed(1));
+  Inspector inspector(*net, scaler, {.values = false});
+  const auto step = [&](double weight) {
+    const Tensor h = net[0]->as<nn::Linear>()->forward(ones({3, 4})) * 0 + 1e20;
+    scaler.scale((net[1]->as<nn::Linear>()->forward(h) * weight).sum()).backward();
+    inspector.step();
+  };
+  step(1);
+  for (const char* name : {"0", "1"}) net->replace_module(name, nn::Linear(4, 4));
+  for (const Tensor& p : net->parameters()) p.detach().zero_();
+  step(1e20);  // the gradients of 1.weight are 3e40, those of 1.bias 3e20
+  REQUIRE(inspector.overflows().size() == 1);
+  CHECK(inspector.overflows()[0].parameter == "1.weight");
+}
+
 TEST_CASE("a skip before the last update of a step of the inspector is not that update's") {
   OneParameter t({1, 2});
   Inspector inspector(t.model, t.scaler);
