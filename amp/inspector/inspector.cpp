@@ -99,6 +99,11 @@ class Inspector::Impl {
   void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
   void forget_old_samples();
   void replay(const std::function<Tensor()>& loss_again);
+  /// False for a model that is frozen as a whole: a loss has no gradients to compare there.
+  bool trains() const {
+    const TensorList all = model_.parameters();
+    return std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.requires_grad(); });
+  }
   bool may_stagnate(const Tensor& p) const;
   double unchanged_share(const std::string& name, const Tensor& now) const;
 
@@ -213,15 +218,14 @@ void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
   }
   const int64_t now = steps - 1;
   if (scaler_.is_enabled()) applied &= !note_unexplained_skip(now);
-  const bool shadow =
-      loss_again && options_.shadow_every > 0 && calls_ % options_.shadow_every == 0;
   const size_t first = sampled() ? take_samples(now, applied) : rows.size();
-  if (shadow) take_shadow(now, loss_again, first);
+  if (loss_again && options_.shadow_every > 0 && calls_ % options_.shadow_every == 0 && trains())
+    take_shadow(now, loss_again, first);
   std::vector<const LedgerRow*> fresh;
   for (size_t i = first; i < rows.size(); ++i) fresh.push_back(&rows[i]);
   alarms_.look_at(fresh, places());
   forget_old_samples();
-  if (!applied && loss_again && options_.replay) replay(loss_again);
+  if (!applied && loss_again && options_.replay && trains()) replay(loss_again);
   if (!applied || sampled()) alarms_.look_at_scaler(now);
 }
 

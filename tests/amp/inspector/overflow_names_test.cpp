@@ -229,12 +229,24 @@ TEST_CASE("of skips that no recorded number explains the last 1000 are kept, too
   CHECK(inspector.overflows().size() == 1000);
 }
 
-TEST_CASE("a model that is frozen as a whole has nothing to try, and the error says so") {
+TEST_CASE("a model that is frozen as a whole has nothing to try, and is looked at all the same") {
   OneParameter t({1});
   t.x.requires_grad_(false);
   const Tensor in = ones({1}).requires_grad_();
   CHECK_THROWS_WITH_AS(amp::try_scales(t.model, [&] { return (in * t.x).sum(); }),
                        doctest::Contains("no parameter of the model requires grad"), Error);
+  // A head that is not the model's trains on; its steps are counted, and not computed again.
+  optim::SGD head({in}, optim::SGDOptions(0.0));
+  Inspector inspector(t.model, t.scaler, {.shadow_every = 1});
+  for (const double weight : {1., 1e38}) {
+    head.zero_grad();
+    t.scaler.scale((in * t.x).sum() * weight).backward();
+    t.scaler.step(head);
+    t.scaler.update();
+    inspector.step([&]() -> Tensor { halftape::detail::fail("was called"); });
+    REQUIRE(inspector.overflows().size() == (weight == 1 ? 0 : 1));
+  }
+  CHECK_FALSE(inspector.overflows()[0].largest_scale_that_passes);
 }
 
 TEST_CASE("an inspector says that its optimizer is gone, and ends in another thread without harm") {
