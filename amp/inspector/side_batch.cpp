@@ -85,6 +85,8 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
     float32_parameters_ = bins_of_parameters(float32_counter_);
   }
   loss_ = compute(counter_);
+  // The first pass takes what mlp_loss() has made ready in forward, at a scale of its own.
+  (void)backward(loss_, 1, float32 ? &counter_ : nullptr);
   if (float32) pair_up();
 }
 
@@ -114,7 +116,6 @@ std::vector<SideBatch::Seen> SideBatch::gradients_of(const ValueCounter& counter
 
 /// Finds the gradients that both passes have.
 void SideBatch::pair_up() {
-  (void)backward(loss_, 1, &counter_);
   std::map<std::string, size_t> plain;
   for (Seen& s : gradients_of(float32_counter_, false)) plain.emplace(std::move(s.key), s.event);
   for (Seen& s : gradients_of(counter_, true)) {

@@ -217,6 +217,33 @@ TEST_CASE("the step is computed again only where the options ask for it") {
   }
 }
 
+TEST_CASE(
+    "a scale that passes is one that was tried, though forward has gradients ready for another") {
+  nn::FusedMLP model((manual_seed(0), nn::FusedMLPOptions(4, 16, 2, 3)));
+  optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.0));
+  const Tensor x = randn({1, 4}), y = zeros({1}, kInt64);
+  for (const bool ready : {false, true}) {
+    CAPTURE(ready);
+    amp::GradScaler scaler({.init_scale = 0x1p20, .warn_after_skips = 0});
+    Inspector inspector(*model, scaler, {.every = 0, .shadow_every = 0});
+    const auto loss = [&] {
+      const amp::autocast region(kCPU, kFloat16);
+      return model->loss(x, y, ready ? scaler.factor() : Tensor());
+    };
+    bool applied = false;
+    while (!applied) {
+      optimizer.zero_grad();
+      scaler.scale(loss()).backward();
+      applied = scaler.step(optimizer).applied();
+      scaler.update();
+      inspector.step(loss);
+    }
+    REQUIRE(inspector.overflows().size() > 1);
+    for (const Overflow& o : inspector.overflows())
+      CHECK(o.largest_scale_that_passes == scaler.get_scale());
+  }
+}
+
 TEST_CASE("of skips that no recorded number explains the last 1000 are kept, too") {
   const testing::Warnings warnings;
   OneParameter t({1});
