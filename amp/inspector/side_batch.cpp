@@ -70,7 +70,6 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
   counter_.values = float32_counter_.values = false;
   const AutoGradMode recording(true);
   const auto compute = [&](ValueCounter& counter) {
-    const StateKeeper keeper(model, begin);
     const ValueWatcher::Scope watched(&counter);  // so that nodes know their modules
     Tensor y = loss();
     HALFTAPE_CHECK(y.defined() && y.numel() == 1 && y.requires_grad(),
@@ -80,10 +79,12 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
   };
   if (float32) {
     const AutocastOff off;
+    const StateKeeper keeper(model, begin);
     float32_counter_.bins = ValueCounter::Bins::All;
     true_gradients_ = backward(compute(float32_counter_), 1, &float32_counter_);
     float32_parameters_ = bins_of_parameters(float32_counter_);
   }
+  keeper_.emplace(model, begin);
   loss_ = compute(counter_);
   // The first pass takes what mlp_loss() has made ready in forward, at a scale of its own.
   (void)backward(loss_, 1, float32 ? &counter_ : nullptr);

@@ -2,6 +2,7 @@
 // float32; internal to the tools.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ class [[nodiscard]] StateKeeper {
   std::vector<Buffer> buffers_;
 };
 
-/// The loss of a batch, computed once with autocast, and once without if `float32` is set.
+/// The loss of a batch, computed once with autocast, and once without if `float32` is set. Until it
+/// is destroyed, buffers are as that computation left them.
 class SideBatch {
  public:
   /// What one backward pass gave.
@@ -73,6 +75,8 @@ class SideBatch {
   std::vector<std::string> keys_;  // of places_
   std::vector<LedgerPlace> places_;
   std::vector<ExponentCounts> float32_, float32_parameters_;
+  // To the end: a checkpoint computes forward again in backward.
+  std::optional<StateKeeper> keeper_;
 };
 
 }  // namespace halftape::amp

@@ -126,7 +126,7 @@ TEST_CASE("totals are sums over all steps, and samples are taken of every n-th")
 }
 
 TEST_CASE("a training has the same bits with an inspector, shadows and replays") {
-  const auto train = [](bool inspected) {
+  const auto train = [](bool inspected, bool checkpointed) {
     manual_seed(11);
     nn::Sequential model(nn::Linear(16, 32), nn::BatchNorm1d(32), nn::ReLU(), nn::Dropout(0.3),
                          nn::Linear(32, 4));
@@ -138,9 +138,11 @@ TEST_CASE("a training has the same bits with an inspector, shadows and replays")
     if (inspected)
       inspector.emplace(*model, scaler, amp::InspectorOptions{.every = 2, .shadow_every = 4});
     for (int i = 0; i < 60; ++i) {
+      const auto forward = [&](const TensorList& in) { return model->forward(in[0]); };
       const auto loss = [&] {
         const amp::autocast region(kCPU, kFloat16);
-        return F::cross_entropy(model->forward(x), y);
+        return F::cross_entropy(checkpointed ? autograd::checkpoint(forward, {x}) : forward({x}),
+                                y);
       };
       optimizer.zero_grad();
       scaler.scale(loss()).backward();
@@ -158,8 +160,10 @@ TEST_CASE("a training has the same bits with an inspector, shadows and replays")
     }
     return state;
   };
-  const TensorList without = train(false), with = train(true);
-  for (size_t i = 0; i < without.size(); ++i) CHECK(testing::same_bits(without[i], with[i]));
+  for (const bool checkpointed : {false, true}) {
+    const TensorList without = train(false, checkpointed), with = train(true, checkpointed);
+    for (size_t i = 0; i < without.size(); ++i) CHECK(testing::same_bits(without[i], with[i]));
+  }
 }
 
 TEST_CASE("the first overflow is named, with the largest scale that passes") {

@@ -156,6 +156,17 @@ TEST_CASE("trials leave weights, buffers, gradients and random numbers alone") {
   for (const size_t weight : {0, 4}) CHECK(t.trials[0].errors[weight] < 0.1);
 }
 
+TEST_CASE("trials leave buffers alone that a checkpoint changes again in backward") {
+  nn::BatchNorm1d norm(4);
+  nn::Sequential model(nn::Linear(4, 4), norm);
+  const Tensor x = randn({8, 4});
+  const auto forward = [&](const TensorList& in) { return model->forward(in[0]); };
+  amp::try_scales(
+      *model, [&] { return autograd::checkpoint(forward, {x}).square().sum(); }, 0, 3);
+  CHECK(norm->num_batches_tracked.item<int64_t>() == 0);
+  CHECK(norm->running_mean.eq(0).all().item<bool>());
+}
+
 TEST_CASE("senseless trials are refused") {
   const Net net = three_nets()[0];
   const auto tried = [&](int first, int last) {
