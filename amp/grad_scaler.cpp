@@ -365,6 +365,7 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   initial_ = loaded.state;
   initial_counts_ = loaded.counts;
   updates_until_read_ = options_.throw_after_skips - loaded.counts.skips_in_row;
+  ++loads_;
   if (initialised()) {
     fill_scale();
     fill_counts(initial_, initial_counts_);

@@ -132,7 +132,8 @@ class GradScaler : public ScalerBase {
   void load_state_dict(const StateDict& saved);
 
  private:
-  friend class Inspector;  // reads the scale's array
+  friend class Inspector;   // reads the scale's array
+  friend class AlarmWatch;  // and the number of loaded states
   enum class Stage : uint8_t { Ready, Unscaled, Stepped, Failed };
   /// What was found in the gradients of one optimizer, and whether they are divided.
   struct CheckedGradients {
@@ -168,6 +169,7 @@ class GradScaler : public ScalerBase {
   Array scale_;                     // () float32 on the device
   Array trackers_, counts_;         // (2) int32 and (8) int64, as in Transition
   int64_t updates_until_read_ = 0;  // updates before which throw_after_skips cannot be reached
+  int64_t loads_ = 0;               // of a state: each puts other counts in place of its own
 
   // Since the last update():
   Array bad_loss_;                // () float32: non-zero after a loss that is infinite or NaN

@@ -69,6 +69,7 @@ AlarmWatch::AlarmWatch(AlarmOptions options, const GradScaler& scaler,
       scaler_(scaler),
       optimizer_(optimizer),
       lr_(learning_rate(optimizer)),
+      loads_(scaler.loads_),
       updates_before_(updates_of(scaler)) {}
 
 /// `text` is made only for an alarm that is raised.
@@ -167,6 +168,9 @@ void AlarmWatch::look_at_scaler(int64_t step) {
             << " steps in a row were skipped; overflows() names the first number that was not "
                "finite";
       });
+  // A state that was loaded brings the counts of another training.
+  if (std::exchange(loads_, scaler_.loads_) != scaler_.loads_)
+    moves_ = 0, updates_before_ = stats.steps - stats.skips;
   // The move of a step may come before or after the Inspector's look at it.
   const int64_t updates = stats.steps - stats.skips - updates_before_, ahead = moves_ - updates;
   set(Alarm::Kind::ScheduleAhead, step, "", ahead > 1, static_cast<double>(ahead),

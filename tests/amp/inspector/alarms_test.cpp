@@ -3,6 +3,7 @@
 
 #include <halftape/halftape.h>
 
+#include <limits>
 #include <sstream>
 
 #include "halftape/tests/support/message.h"
@@ -225,5 +226,38 @@ TEST_CASE("an optimizer that tells neither its learning rate nor its rule has no
     inspector.step();
     REQUIRE(inspector.alarms().size() == 2);  // as of any 16-bit weights that stay as they are
     for (const Alarm& alarm : inspector.alarms()) CHECK(alarm.kind == Alarm::Kind::Stagnant);
+  }
+}
+
+TEST_CASE("a schedule is compared with the updates since a scaler's state was loaded") {
+  for (const bool skips : {true, false}) {
+    CAPTURE(skips);
+    nn::Linear layer(2, 1);
+    optim::SGD optimizer(layer->parameters(), optim::SGDOptions(0.1));
+    const auto step = [&](amp::GradScaler& scaler, double x) {
+      optimizer.zero_grad();
+      scaler.scale(layer->forward(full({1, 2}, x)).sum()).backward();
+      scaler.step(optimizer);
+      scaler.update();
+    };
+    amp::GradScaler used, fresh;
+    for (int i = 0; i < 20; ++i) step(used, 1);
+    amp::GradScaler::StateDict state = used.state_dict(), of_torch;
+    for (const char* name :
+         {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"})
+      of_torch[name] = state[name];
+    // 20 updates come with the state, or 20 are forgotten; neither are of the steps below.
+    amp::GradScaler& scaler = skips ? fresh : used;
+    Inspector inspector(*layer, scaler,
+                        {.every = 1, .optimizer = &optimizer, .alarms = {.report = silent}});
+    scaler.load_state_dict(skips ? state : of_torch);
+    for (int i = 1; i <= 5; ++i) {
+      step(scaler, skips ? std::numeric_limits<double>::infinity() : 1);
+      optimizer.param_groups()[0].options().set_lr(0.1 / (1 + i));
+      inspector.step();
+    }
+    REQUIRE(inspector.alarms().size() == (skips ? 1 : 0));
+    if (skips) CHECK(inspector.alarms()[0].kind == Alarm::Kind::ScheduleAhead);
+    if (skips) CHECK(has(inspector.alarms()[0].text, "moved 2 times, the parameters 0 times"));
   }
 }
