@@ -73,13 +73,13 @@ Autocaster& Autocaster::current() {
 
 void Autocaster::install() {
   bool any = false;
-  every_op = observer != nullptr;
+  every_op = observer || to_float32;
   for (const AutocastState::PerDevice& d : state.devices) {
     if (!d.enabled) continue;
     any = true;
     every_op |= d.policy && d.policy->overrides();
   }
-  set_dtype_policy((any || carried) && !suspended ? this : nullptr);
+  set_dtype_policy(any || carried ? this : nullptr);
 }
 
 // 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.
@@ -111,7 +111,10 @@ std::optional<Dtype> Autocaster::cast(const CastOp& op, std::span<const Tensor* 
     if (!region && eligible(*t)) region = &region_of(*t);
   if (!region) return {};
   std::optional<Dtype> compute_as;
-  const Cast rule = op.decided ? Cast::Keep : region->policy ? region->policy->get(op) : op.cast;
+  const Cast rule = op.decided       ? Cast::Keep
+                    : to_float32     ? Cast::Float32
+                    : region->policy ? region->policy->get(op)
+                                     : op.cast;
   if (rule == Cast::Refuse) refuse(op, *region);
   if (rule != Cast::Keep) {
     const Dtype target = rule == Cast::Lower     ? region->dtype
@@ -192,6 +195,7 @@ std::shared_ptr<DtypePolicy> Autocaster::snapshot() const {
   copy->state = state;
   copy->every_op = every_op;
   copy->carried = true;
+  copy->to_float32 = to_float32;
   return copy;
 }
 
@@ -247,6 +251,7 @@ int decrement_autocast_nesting() {
 
 Tensor cast_if_eligible(const Tensor& x, Dtype dtype) {
   Autocaster* a = Autocaster::active();
+  if (a && a->to_float32) dtype = kFloat32;
   return a && a->eligible(x) && x.dtype() != dtype ? a->cached(x, dtype) : x;
 }
 

@@ -22,8 +22,8 @@ class Autocaster final : public DtypePolicy {
   int nesting = 0;
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;
-  bool suspended = false;  // regions change nothing: a tool computes in the dtypes that are given
-  bool carried = false;    // a snapshot, whose settings inner regions take even where it is off
+  bool to_float32 = false;  // regions cast to float32 alone, for a tool that compares with that
+  bool carried = false;     // a snapshot, whose settings inner regions take even where it is off
 
   /// This thread's: its own, or one that a checkpoint or a custom function brought along.
   static Autocaster& current();

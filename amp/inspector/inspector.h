@@ -114,9 +114,9 @@ class Inspector {
 
   /// Ends a training step; call it after scaler.update(). `loss_again` computes the loss of the
   /// same batch again, as before scaler.scale(). At every `shadow_every`-th step it is called
-  /// twice, once with autocast and once without, and after a skipped step once if `replay` is set,
-  /// unless no parameter of the model requires grad; it draws the random numbers that followed the
-  /// last step(). Weights, buffers, gradients and random generators stay as they are.
+  /// twice, once with autocast to float32 instead, and after a skipped step once if `replay` is
+  /// set, unless no parameter of the model requires grad; it draws the random numbers that followed
+  /// the last step(). Weights, buffers, gradients and random generators stay as they are.
   void step(const std::function<Tensor()>& loss_again = nullptr);
 
   /// The number of calls of step(), or of replays of its Graph. This and all that follows waits for

@@ -34,9 +34,9 @@ struct ScaleTrials {
   double lost(size_t trial, size_t place) const;
 };
 
-/// Computes the loss with autocast as `loss` has it, and with autocast off; then one backward pass
-/// for each scale 2^first … 2^last. Weights, buffers, gradients and random generators stay as they
-/// are. Throws unless −126 ≤ first ≤ last ≤ 127, and for a loss that needs no gradient.
+/// Computes the loss as `loss` does, and with autocast to float32 in its place; then one backward
+/// pass for each scale 2^first … 2^last. Weights, buffers, gradients and random generators stay as
+/// they are. Throws unless −126 ≤ first ≤ last ≤ 127, and for a loss that needs no gradient.
 ScaleTrials try_scales(const nn::Module& model, const std::function<Tensor()>& loss,
                        int first = -10, int last = 40);
 

@@ -14,17 +14,18 @@
 namespace halftape::amp {
 namespace {
 
-/// While it lives, autocast regions of this thread change nothing.
-class [[nodiscard]] AutocastOff {
+/// While it lives, autocast regions of this thread compute in float32. Off, they would not: weights
+/// or inputs of 16 bits, which a region casts, need not fit together without one.
+class [[nodiscard]] AutocastToFloat32 {
  public:
-  AutocastOff() : autocaster_(Autocaster::current()) { set(true); }
-  ~AutocastOff() { set(false); }
-  AutocastOff(const AutocastOff&) = delete;
-  AutocastOff& operator=(const AutocastOff&) = delete;
+  AutocastToFloat32() : autocaster_(Autocaster::current()) { set(true); }
+  ~AutocastToFloat32() { set(false); }
+  AutocastToFloat32(const AutocastToFloat32&) = delete;
+  AutocastToFloat32& operator=(const AutocastToFloat32&) = delete;
 
  private:
-  void set(bool off) {
-    autocaster_.suspended = off;
+  void set(bool on) {
+    autocaster_.to_float32 = on;
     autocaster_.install();
   }
   Autocaster& autocaster_;
@@ -78,7 +79,7 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
     return y;
   };
   if (float32) {
-    const AutocastOff off;
+    const AutocastToFloat32 regions;
     const StateKeeper keeper(model, begin);
     float32_counter_.bins = ValueCounter::Bins::All;
     true_gradients_ = backward(compute(float32_counter_), 1, &float32_counter_);
@@ -105,8 +106,10 @@ std::vector<SideBatch::Seen> SideBatch::gradients_of(const ValueCounter& counter
   std::map<std::string, int> arrived;
   for (size_t event = 0; event < counter.events().size(); ++event) {
     const LedgerPlace& p = counter.places()[counter.events()[event]];
-    // A cast has its like in float32 only where there is one, too: its input's gradient counts.
-    if (p.kind == LedgerPlace::Kind::Parameter || p.kind == LedgerPlace::Kind::Value) continue;
+    // Each pass has casts of its own: the gradients of their inputs count.
+    if (p.kind == LedgerPlace::Kind::Parameter || p.kind == LedgerPlace::Kind::Value ||
+        p.op == "to")
+      continue;
     const bool sum = p.kind == LedgerPlace::Kind::Sum;
     std::string key = p.op + '|' + p.module + '|' + std::to_string(p.output) + (sum ? "|sum" : "");
     key += '|' + std::to_string(arrived[key]++);

@@ -30,8 +30,8 @@ class [[nodiscard]] StateKeeper {
   std::vector<Buffer> buffers_;
 };
 
-/// The loss of a batch, computed once with autocast, and once without if `float32` is set. Until it
-/// is destroyed, buffers are as that computation left them.
+/// The loss of a batch, computed once as it is, and once with autocast to float32 if `float32` is
+/// set. Until it is destroyed, buffers are as the former left them.
 class SideBatch {
  public:
   /// What one backward pass gave.

@@ -63,6 +63,16 @@ double shifted(const ScaleTrials& t, double scale, size_t place) {
   return amp::lost_share(gone, t.float32[place]);
 }
 
+/// Computes in float16 alone where autocast is on.
+struct Doubled : amp::Function<Doubled> {
+  static constexpr const char* name = "doubled";
+  static constexpr Dtype cast_inputs = kFloat16;
+  static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 2; }
+  static autograd::variable_list backward(autograd::AutogradContext*, autograd::variable_list g) {
+    return {g[0] * 2};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a trial loses what the reference's exponents say, in the last layer to the number") {
@@ -165,6 +175,60 @@ TEST_CASE("trials leave buffers alone that a checkpoint changes again in backwar
       *model, [&] { return autograd::checkpoint(forward, {x}).square().sum(); }, 0, 3);
   CHECK(norm->num_batches_tracked.item<int64_t>() == 0);
   CHECK(norm->running_mean.eq(0).all().item<bool>());
+}
+
+TEST_CASE("where autocast brings 16 bits to one dtype, the comparison brings them to float32") {
+  for (const Dtype low : {kFloat16, kBFloat16}) {
+    const Tensor x = (manual_seed(6), randn({5, 4})), y = randint(3, {5});
+    const auto made = [] {
+      return nn::Sequential(nn::Linear(4, 6), nn::LayerNorm(nn::LayerNormOptions({6})),
+                            nn::Linear(6, 6), nn::Tanh(), nn::Linear(6, 3));
+    };
+    nn::Sequential wide = made(), narrow = made(), holder;
+    narrow->to(low);
+    amp::Precise precise(amp::PrecisionPolicy(kFloat32, low, kFloat32), nn::Linear(4, 3));
+    holder->register_module("precise", precise);
+    const auto forward = [&](const TensorList& in) { return narrow->forward(in[0]); };
+    const auto in_region = [&](const std::function<Tensor()>& output) {
+      return [&y, low, output] {
+        const amp::autocast region(kCPU, low);
+        return F::cross_entropy(output(), y);
+      };
+    };
+    const Net nets[] = {
+        {"16-bit weights", narrow, in_region([&] { return narrow->forward(x); })},
+        {"a checkpoint", narrow, in_region([&] { return autograd::checkpoint(forward, {x}); })},
+        {"a 16-bit input", wide, in_region([&] { return wide->forward(x.to(low)); })},
+        {"Precise", holder, [&] { return F::cross_entropy(precise->forward(x), y); }}};
+    for (const Net& net : nets) {
+      CAPTURE(low);
+      CAPTURE(net.name);
+      const ScaleTrials t = amp::try_scales(*net.model, net.loss, 6, 6);
+      for (const double error : t.trials[0].errors) CHECK(error < 0.05);
+      for (size_t place = 0; place < t.places.size(); ++place)
+        CHECK(t.trials[0].seen[place].total() == t.float32[place].total());
+    }
+  }
+}
+
+TEST_CASE("the comparison rounds nothing on the way to 16-bit weights or through a function") {
+  const Tensor x = (manual_seed(6), randn({5, 4}));
+  nn::Linear wide(4, 3), narrow(4, 3);
+  narrow->to(kFloat16);
+  const auto errors = [](const nn::Linear& layer, const std::function<Tensor()>& loss) {
+    return amp::try_scales(*layer, loss, 26, 26).trials[0].errors;
+  };
+  // Gradients of 2^-26 are 0 in float16.
+  const std::vector<double> of_function = errors(wide, [&] {
+    const amp::autocast region(kCPU, kFloat16);
+    return Doubled::apply(wide->forward(x)).sum() * 0x1p-26;
+  });
+  for (const double error : of_function) CHECK(error < 0.01);
+  const std::vector<double> of_narrow = errors(narrow, [&] {
+    const amp::autocast region(kCPU, kFloat16);
+    return F::linear(x, narrow->weight * 0x1p12).sum() * 0x1p-26;
+  });
+  CHECK(of_narrow[0] < 0.01);
 }
 
 TEST_CASE("senseless trials are refused") {
