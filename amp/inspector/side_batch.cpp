@@ -122,10 +122,14 @@ std::vector<SideBatch::Seen> SideBatch::gradients_of(const ValueCounter& counter
 void SideBatch::pair_up() {
   std::map<std::string, size_t> plain;
   for (Seen& s : gradients_of(float32_counter_, false)) plain.emplace(std::move(s.key), s.event);
+  const std::vector<ClassCounts> counts = counter_.read_classes();
   for (Seen& s : gradients_of(counter_, true)) {
     const auto like = plain.find(s.key);
     if (like == plain.end()) continue;
-    float32_.push_back(float32_counter_.read_bins(like->second));
+    const ExponentCounts truth = float32_counter_.read_bins(like->second);
+    // Where ops differ, as those of a recurrent layer do, other gradients have that key.
+    if (truth.total() != counts[s.event].total()) continue;
+    float32_.push_back(truth);
     places_.push_back(counter_.places()[counter_.events()[s.event]]);
     keys_.push_back(std::move(s.key));
   }

@@ -227,3 +227,21 @@ TEST_CASE("what a shadow has in 16 bits and the step had not is left out") {
   for (const amp::LedgerRow& row : inspector.rows())
     CHECK(inspector.places()[row.place].kind == LedgerPlace::Kind::Parameter);
 }
+
+TEST_CASE("a shadow is of as many numbers as it is compared with, in a recurrent layer, too") {
+  nn::LSTM model(nn::LSTMOptions(6, 8).num_layers(2));
+  optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.1));
+  amp::GradScaler scaler;
+  Inspector inspector(*model, scaler, {.every = 1, .shadow_every = 1});
+  const Tensor x = randn({5, 3, 6});
+  const auto loss = [&] {
+    const amp::autocast region(kCPU, kFloat16);
+    return std::get<0>(model->forward(x)).square().mean();
+  };
+  scaler.scale(loss()).backward();
+  scaler.step(optimizer);
+  scaler.update();
+  inspector.step(loss);
+  for (const amp::LedgerRow& row : inspector.rows())
+    if (row.shadow) CHECK(row.seen.total() == row.shadow->total());
+}
