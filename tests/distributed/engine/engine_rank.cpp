@@ -19,6 +19,7 @@
 #include "halftape/distributed/engine/loader.h"
 #include "halftape/distributed/process_group.h"
 #include "halftape/tests/distributed/engine/folder_store.h"
+#include "halftape/tests/support/sanitizers.h"
 
 using namespace halftape;
 using namespace halftape::distributed;
@@ -275,7 +276,7 @@ void meet_again(const Group& g, const std::string& place) {
     default_group()->all_reduce(x);
     const auto sum = x.item<float>();
     expect(sum == static_cast<float>(g.size * (g.size + 1) / 2), "a sum in round", round, sum);
-    if (round == 0) {
+    if (round == 0 && !HALFTAPE_SANITIZED) {  // a sanitizer's own end waits for threads, too
       const pid_t child = fork();
       if (child == 0) std::exit(0);
       waitpid(child, nullptr, 0);
