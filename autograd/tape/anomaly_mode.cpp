@@ -91,7 +91,9 @@ class Symbols {
       std::vector<Frame> found;
       while (std::getline(answer, function) && !function.starts_with("0x") &&
              std::getline(answer, line))
-        found.push_back({function, line.starts_with("??") ? code : line.substr(0, line.find(' '))});
+        found.push_back({function, line.starts_with("??")
+                                       ? code
+                                       : line.substr(0, line.rfind(" (discriminator "))});
       if (found.empty()) continue;
       // Where debug information has lines alone, the symbol in which the others are inlined stands
       // first, and last is its name without namespaces.
