@@ -187,6 +187,9 @@ TEST_CASE("one cycle moves rate and momentum as PyTorch's does") {
               return all;
             });
     check_close(until_then(momenta), until_then(torch[name + "/momentum"]));
+    if (name != "one_cycle_linear") continue;
+    CHECK(lrs.back() == doctest::Approx(0.2 / 25 / 1e4).epsilon(1e-12));  // where it has ended
+    CHECK(momenta.back() == doctest::Approx(0.95).epsilon(1e-12));
   }
 }
 
