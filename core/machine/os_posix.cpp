@@ -339,12 +339,28 @@ PathLock lock_path(const fs::path& path, int& error) {
 
 struct PartialFile::Open : OpenFile {};
 
+namespace {
+/// The mode for a file that replaces one of another mode. A group that is not the former one gets
+/// no more than others.
+mode_t mode_like(const struct stat& former, bool same_group) {
+  const mode_t mode = former.st_mode & 0777, others = mode & 07;
+  return same_group ? mode : mode & (0707 | others << 3);
+}
+
+/// Gives a new file owner, group and mode of the one that it replaces, as far as this user may.
+void take_owner_and_mode(int file, const struct stat& former) {
+  const bool group = ::fchown(file, former.st_uid, former.st_gid) == 0 ||
+                     ::fchown(file, static_cast<uid_t>(-1), former.st_gid) == 0;
+  (void)::fchmod(file, mode_like(former, group));
+}
+}  // namespace
+
 PartialFile::PartialFile(const fs::path& path)
     : path_(path), partial_(path), open_(std::make_unique<Open>()) {
   partial_ += ".partial";
   struct stat former;
-  if (::stat(path_.c_str(), &former) == 0 &&
-      ::faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) != 0)
+  const bool replaces = ::stat(path_.c_str(), &former) == 0;
+  if (replaces && ::faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) != 0)
     throw FileFailure{"replacing a file that may not be written to", errno};
   int& file = open_->file;
   // All writers use one name, so that a killed writer leaves no second file behind; a lock shows
@@ -352,7 +368,8 @@ PartialFile::PartialFile(const fs::path& path)
   // this is a finished file of another writer, and we start again.
   for (;; open_->close()) {
     // Whoever may write to the folder may have put a link or a pipe there: it is not followed.
-    file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                  replaces ? 0600 : 0666);
     if (file < 0)
       throw FileFailure{"creating the file beside it, with .partial at its end,", errno};
     struct stat mine, there;
@@ -371,6 +388,11 @@ PartialFile::PartialFile(const fs::path& path)
     ::unlink(partial_.c_str());
     throw FileFailure{"emptying the file beside it", error};
   }
+  // Nobody reads here what the former file would not show. A file that is left behind must be one
+  // that the next save can open.
+  struct stat mine;
+  if (replaces && ::fstat(file, &mine) == 0)
+    (void)::fchmod(file, 0200 | mode_like(former, mine.st_gid == former.st_gid));
 }
 
 PartialFile::~PartialFile() {
@@ -390,20 +412,8 @@ void PartialFile::write_at(uint64_t position, const void* bytes, size_t n) {
   }
 }
 
-namespace {
-/// Gives a new file owner, group and mode of the one that it replaces, as far as this user may. A
-/// group that is not the former one gets no more than others.
-void take_owner_and_mode(int file, const struct stat& former) {
-  const bool group = ::fchown(file, former.st_uid, former.st_gid) == 0 ||
-                     ::fchown(file, static_cast<uid_t>(-1), former.st_gid) == 0;
-  const mode_t mode = former.st_mode & 0777, others = mode & 07;
-  (void)::fchmod(file, group ? mode : mode & (0707 | others << 3));
-}
-}  // namespace
-
 void PartialFile::commit() {
   struct stat former;
-  // Only now: a file that is left behind must be one that the next save can open.
   if (::stat(path_.c_str(), &former) == 0) take_owner_and_mode(open_->file, former);
   if (::fsync(open_->file) != 0) throw FileFailure{"flushing to the disk", errno};
   if (::rename(partial_.c_str(), path_.c_str()) != 0) throw FileFailure{"renaming", errno};

@@ -117,6 +117,18 @@ TEST_CASE("through links a file is saved where they lead, be it there or not") {
   CHECK(has(message<FileError>([&] { safetensors::save_file(few(), folder / "a"); }), "links"));
 }
 
+TEST_CASE("a private file is as private while it is saved") {
+  TempFolder folder;
+  for (const mode_t mode : {0600, 0640, 0604}) {
+    write_bytes(folder / "x", "former");
+    REQUIRE(chmod((folder / "x").c_str(), mode) == 0);
+    OutputFile file("x", folder / "x");
+    struct stat partial;
+    REQUIRE(stat((folder / "x.partial").c_str(), &partial) == 0);
+    CHECK((partial.st_mode & 0777) == mode);
+  }
+}
+
 TEST_CASE("a file that may not be written to is not replaced, and what is half written can be") {
   TempFolder folder;
   REQUIRE(chmod(folder.path().c_str(), 0777) == 0);
