@@ -72,7 +72,9 @@ class Engine {
 
 /// What an engine's library exports, with C names: halftape_<name>_version and
 /// halftape_<name>_open.
-inline constexpr int kEngineVersion = 1;
+inline constexpr int kEngineVersion = 2;
+// Raise it with each change of what passes between the libraries.
+static_assert(sizeof(void*) != 8 || sizeof(Message) == 32, "a layout needs a version of its own");
 /// Null, with the reason, if the engine does not start here.
 using OpenEngine = Engine*(const EngineSetup& setup, std::string* why_not);
 using EngineVersion = int();

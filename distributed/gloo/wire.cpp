@@ -112,7 +112,7 @@ void Wire::finish(Transfer& transfer, const Deadline& deadline) {
     detail::fail("rank ", transfer.peer, " has not ", transfer.is_send ? "taken" : "sent",
                  " a message of ", transfer.buffer->size, " bytes within ",
                  deadline.timeout.count(),
-                 " ms: it hangs, is in another call, or expects another size there");
+                 " ms: it hangs, is in another call, or expects another size or dtype there");
   detail::fail("the connection to rank ", transfer.peer, " is lost: ", why);
 }
 
