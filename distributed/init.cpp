@@ -18,13 +18,12 @@
 namespace halftape::distributed {
 namespace {
 
-/// Where the default group met. The store stays after the group: others may come back before this
-/// process has left, or after. Each later group has keys of its own there.
+/// Where groups meet. The store stays after the default group: others may come back before this
+/// process has left, or after.
 struct Meeting {
   std::string where;
-  int rank = 0;
+  bool serves = false;  // as rank 0 does
   std::shared_ptr<Store> store;
-  int groups = 0;  // that have met there
 };
 
 struct DefaultGroup {
@@ -32,10 +31,17 @@ struct DefaultGroup {
   std::shared_ptr<ProcessGroup> group;
   bool being_made = false;
   Meeting meeting;  // of the thread that makes the group
+  int64_t process = os::process_id();
 };
 DefaultGroup& the_default() {
   static DefaultGroup one;
   return one;
+}
+
+/// A fork has none of the threads that would be joined: what its parent had is kept for ever.
+void leave_to_parent(DefaultGroup& all) {
+  if (std::exchange(all.process, os::process_id()) != os::process_id())
+    new auto(std::make_pair(std::move(all.meeting), std::move(all.group)));  // NOLINT
 }
 
 bool starts_with(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
@@ -85,14 +91,13 @@ bool answers(Store& store) {
 /// The store there, the one that is open if it is the same.
 std::shared_ptr<Store> store_at(Meeting& meeting, const std::string& where, int rank,
                                 milliseconds timeout) {
-  if (meeting.where != where || meeting.rank != rank || !meeting.store ||
+  if (meeting.where != where || meeting.serves != (rank == 0) || !meeting.store ||
       !answers(*meeting.store)) {
     meeting = {};  // first, as it may be the server whose port is wanted
-    meeting = {where, rank, open_store(where, rank, timeout)};
+    meeting = {where, rank == 0, open_store(where, rank, timeout)};
   }
   meeting.store->set_timeout(timeout);
-  if (meeting.groups == 0) return meeting.store;
-  return std::make_shared<PrefixStore>("group " + std::to_string(meeting.groups), meeting.store);
+  return meeting.store;
 }
 
 std::string own_address(const ProcessGroupOptions& options, const LaunchInfo& info) {
@@ -126,12 +131,11 @@ std::unique_ptr<Engine> open_agreed_engine(const std::string& asked, const Engin
 
 /// Says goodbye before CUDA and NCCL, which are loaded earlier, end themselves.
 struct AtTheEnd {
-  const int64_t process = os::process_id();
   ~AtTheEnd() {
     DefaultGroup& all = the_default();
-    const auto ends = std::make_pair(std::move(all.meeting.store), std::move(all.group));
-    // A fork has none of the threads that would be joined.
-    if (os::process_id() != process) new auto(ends);  // NOLINT: for ever
+    leave_to_parent(all);
+    all.group.reset();
+    all.meeting = {};
   }
 };
 
@@ -156,6 +160,8 @@ std::shared_ptr<ProcessGroup> make_group(const ProcessGroupOptions& options, Mee
   auto watch = std::make_unique<Watch>(
       watched, WatchOptions{.rank = rank, .size = size, .timeout = options.timeout},
       [news](const std::string& failure) { news->tell(failure); }, host);
+  // Keys of its own: what other groups, or tries that failed, have written there is not read.
+  store = std::make_shared<PrefixStore>("group " + std::to_string(watch->session()), store);
   auto engine = open_in_time(
       [=, asked = options.backend, timeout = options.timeout, local_rank = info.local_rank] {
         PrefixStore engines("engine", store);
@@ -169,13 +175,20 @@ std::shared_ptr<ProcessGroup> make_group(const ProcessGroupOptions& options, Mee
 }  // namespace
 
 std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options) {
-  Meeting own;
-  return make_group(options, own);
+  Meeting meeting;
+  {
+    DefaultGroup& all = the_default();
+    const std::lock_guard lock(all.mutex);
+    leave_to_parent(all);
+    if (!all.being_made) meeting = all.meeting;
+  }
+  return make_group(options, meeting);
 }
 
 std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options) {
   DefaultGroup& all = the_default();
   std::unique_lock lock(all.mutex);
+  leave_to_parent(all);
   HALFTAPE_CHECK(!all.group && !all.being_made,
                  "init_process_group: there is a default group already; call "
                  "destroy_process_group() first, or use new_process_group()");
@@ -185,7 +198,6 @@ std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& opti
   std::exception_ptr failed;
   try {
     group = make_group(options, all.meeting);
-    ++all.meeting.groups;
   } catch (...) {
     failed = std::current_exception();
   }

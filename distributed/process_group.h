@@ -117,7 +117,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// The same with one input of size() parts of output's size, along the first dimension.
   Work reduce_scatter_tensor(const Tensor& output, const Tensor& input, ReduceOp op = ReduceOp::Sum,
                              CollectiveOptions how = {});
-  /// outputs[r] ← inputs[rank()] of rank r. What rank a sends to b has the size that b expects.
+  /// outputs[r] ← inputs[rank()] of rank r. What rank a sends to b has the size and
+  /// the dtype that b expects.
   Work all_to_all(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                   CollectiveOptions how = {});
   /// The same with one output and one input, each of size() equal parts along the first dimension.
@@ -153,13 +154,14 @@ struct ProcessGroupOptions {
 /// Error when the others do not come within the timeout, when WORLD_SIZE says that there are others
 /// and no engine can be loaded, and when there is a default group already.
 std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& options = {});
-/// A group that is not the default one. Its store must be new to this group.
+/// A group that is not the default one. At one place, groups must not meet at the same time.
 std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& options);
 /// True between init_process_group() and destroy_process_group().
 bool is_initialized();
 /// The default group; throws if there is none.
 std::shared_ptr<ProcessGroup> default_group();
 /// Says goodbye to the others, and forgets the default group. The end of the program does it, too.
+/// Until then rank 0 serves the meeting place "tcp://host:port", and the port is taken.
 void destroy_process_group();
 /// Of the default group; 0 and 1 without one.
 int get_rank();

@@ -20,6 +20,7 @@ class Watch::Impl {
   ~Impl();
   /// Returns once all ranks have come.
   void meet(Store& store, const std::string& host);
+  uint64_t session() const { return side_->session; }
   void set_progress(Progress progress);
   std::string diagnosis(uint64_t number);
   void leave(milliseconds at_most);
@@ -206,6 +207,7 @@ Watch::Watch(Store& store, const WatchOptions& options,
 }
 
 Watch::~Watch() = default;
+uint64_t Watch::session() const { return impl_->session(); }
 void Watch::set_progress(Progress progress) { impl_->set_progress(std::move(progress)); }
 std::string Watch::diagnosis(uint64_t number) { return impl_->diagnosis(number); }
 void Watch::leave(milliseconds at_most) { impl_->leave(at_most); }

@@ -49,6 +49,8 @@ class Watch {
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
+  /// A number that rank 0 has drawn, which all ranks know once they have met.
+  uint64_t session() const;
   /// Sets what this process tells of itself. Cheap: no message is sent.
   void set_progress(Progress progress);
   /// What is known of the others, for an error on this rank: the failure if there was one, else

@@ -65,6 +65,7 @@ void Client::connect(const Address& address) {
       hello.number64(static_cast<uint64_t>(mine_.pid));
       channel_ = wire::Channel(std::move(socket), kLongestNote);
       channel_.send(hello.bytes());
+      session = address.id;
       return;
     } catch (const std::runtime_error& failure) {
       why += (why.empty() ? "" : "; ") + host + ":" + std::to_string(address.port) + ": " +

@@ -21,9 +21,9 @@ Server::Server(const WatchOptions& options, std::string host, int64_t pid)
     : Side(options),
       listener_(os::listen_at(0)),
       port_(listener_.port()),
-      id_(random_number64()),
       token_(random_number64()),
       members_(static_cast<size_t>(options.size)) {
+  session = random_number64();
   for (size_t r = 0; r < members_.size(); ++r)
     members_[r].rank = static_cast<int>(r), members_[r].size = options.size;
   members_[0].host = std::move(host), members_[0].pid = pid;
@@ -32,7 +32,7 @@ Server::Server(const WatchOptions& options, std::string host, int64_t pid)
 
 Address Server::address() const {
   Address address;
-  address.port = port_, address.id = id_, address.token = token_;
+  address.port = port_, address.id = session, address.token = token_;
   return address;
 }
 
@@ -62,7 +62,7 @@ void Server::accept_all() {
   while (os::Socket socket = os::accept_from(listener_, error)) {
     guests_.push_back({wire::Channel(std::move(socket), 1024), Clock::now()});
     wire::Writer greeting = note(Note::Greeting);
-    greeting.text(kProtocol).number64(id_).text(members_[0].host);
+    greeting.text(kProtocol).number64(session).text(members_[0].host);
     greeting.number64(static_cast<uint64_t>(members_[0].pid));
     guests_.back().channel.send(greeting.bytes());
   }

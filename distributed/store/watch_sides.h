@@ -111,6 +111,7 @@ class Side {
   virtual void finish(bool dropped, const Progress& mine) = 0;
   void wake() noexcept { wake_.notify(); }
 
+  uint64_t session = 0;  // rank 0's number; known once connected
   bool all_here = false, all_left = false;
   uint64_t answered = 0;  // the last question
   std::string answer;
@@ -159,7 +160,7 @@ class Server final : public Side {
 
   os::Socket listener_;
   uint16_t port_;
-  uint64_t id_, token_;
+  uint64_t token_;
   Clock::time_point accepts_from_{};
   std::list<Guest> guests_;
   std::vector<Member> members_;

@@ -265,24 +265,42 @@ void disagree(Group& g) {
 }
 
 /// Groups that begin and end one after the other at one place, where ranks come back before others
-/// have left. A process that was forked meanwhile ends.
+/// have left, under other numbers, after groups of their own and after a try that failed. A process
+/// that was forked meanwhile has a group of its own, and ends.
 void meet_again(const Group& g, const std::string& place) {
-  for (int round = 0; round < 5; ++round) {
-    init_process_group({.timeout = milliseconds(20000),
-                        .init_method = place,
-                        .rank = g.rank,
-                        .world_size = g.size});
-    const Tensor x = full({1}, g.rank + 1, kFloat32);
-    default_group()->all_reduce(x);
+  for (int round = 0; round < 6; ++round) {
+    const int rank = g.rank > 0 && round % 2 == 1 ? g.size - g.rank : g.rank;
+    ProcessGroupOptions options{
+        .timeout = milliseconds(20000), .init_method = place, .rank = rank, .world_size = g.size};
+    if (round == 1 && rank == 0) {
+      init_process_group({.rank = 0, .world_size = 1});
+      destroy_process_group();
+    }
+    if (round == 3) {
+      options.backend = rank == 1 ? "other" : "gloo";
+      expect(!thrown_by([&] { init_process_group(options); }).empty(),
+             "ranks that ask for different engines");
+      options.backend = "gloo";
+    }
+    const bool is_default = round != 4;
+    auto group = is_default ? init_process_group(options) : new_process_group(options);
+    const Tensor x = full({1}, rank + 1, kFloat32);
+    group->all_reduce(x);
     const auto sum = x.item<float>();
     expect(sum == static_cast<float>(g.size * (g.size + 1) / 2), "a sum in round", round, sum);
     if (round == 0 && !HALFTAPE_SANITIZED) {  // a sanitizer's own end waits for threads, too
       const pid_t child = fork();
-      if (child == 0) std::exit(0);
-      waitpid(child, nullptr, 0);
+      if (child == 0) {
+        init_process_group({.rank = 0, .world_size = 1});
+        std::exit(get_world_size() == 1 ? 0 : 1);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      expect(status == 0, "a group of a forked process");
     }
-    if ((g.rank == 0) == (round % 2 == 0)) std::this_thread::sleep_for(milliseconds(100));
-    destroy_process_group();
+    if ((rank == 0) == (round % 2 == 0)) std::this_thread::sleep_for(milliseconds(100));
+    group.reset();
+    if (is_default) destroy_process_group();
   }
 }
 
