@@ -32,6 +32,14 @@ class Bytes : public std::streambuf {
 };
 }  // namespace
 
+fs::path absolute_path(std::string_view format, const fs::path& path) {
+  if (path.empty()) fail_file(format, "\"\"", "expected a path, found an empty one");
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error);
+  if (error) fail_file(format, path, "the program's folder cannot be found: ", error.message());
+  return whole;
+}
+
 InputFile::InputFile(std::string format, fs::path path)
     : format_(std::move(format)), path_(std::move(path)), stream_(nullptr) {
   std::error_code error;
@@ -116,10 +124,9 @@ void OutputFile::guarded(F f) const {
 }
 
 OutputFile::OutputFile(std::string format, const fs::path& path) : format_(std::move(format)) {
-  if (path.empty()) fail_file(format_, "\"\"", "expected a path, found an empty one");
+  path_ = absolute_path(format_, path);
   std::error_code error;
   // A link stays; the file that it points to, there or not, is replaced.
-  path_ = fs::absolute(path, error);
   for (int links = 0; fs::is_symlink(path_, error); ++links) {
     if (links == 40) fail({"following links", ELOOP});
     path_ = path_.parent_path() / fs::read_symlink(path_, error);

@@ -38,6 +38,10 @@ template <class... Parts>
   throw FileError(detail::str(format, ": ", path.string(), ": ", parts...));
 }
 
+/// The path from the root, which holds when the program changes its folder. Throws FileError for an
+/// empty one.
+std::filesystem::path absolute_path(std::string_view format, const std::filesystem::path& path);
+
 /// A regular file, open for reading.
 class InputFile {
  public:

@@ -32,7 +32,7 @@ bool is_ours(const std::string& name) {
 }  // namespace
 
 Checkpoints::Checkpoints(const fs::path& folder, int64_t keep)
-    : folder_(fs::absolute(folder)), keep_(keep) {
+    : folder_(absolute_path("Checkpoints", folder)), keep_(keep) {
   HALFTAPE_CHECK(keep_ >= 1, "Checkpoints: keep is ", keep_, ", expected at least 1");
 }
 

@@ -57,7 +57,7 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
 
 }  // namespace
 
-RunLog::RunLog(const std::filesystem::path& path) : path_(std::filesystem::absolute(path)) {
+RunLog::RunLog(const std::filesystem::path& path) : path_(absolute_path("run log", path)) {
   std::error_code error;
   make_folders("run log", path_.parent_path());
   if (std::filesystem::is_symlink(path_, error))  // which somebody may have planted

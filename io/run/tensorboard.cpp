@@ -123,8 +123,9 @@ std::string file_name() {
 
 }  // namespace
 
-SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) : path_(log_dir / file_name()) {
-  make_folders("tensorboard", log_dir);
+SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir)
+    : path_(absolute_path("tensorboard", log_dir / file_name())) {
+  make_folders("tensorboard", path_.parent_path());
   open_to_append(file_, path_);
   if (!file_) fail_file("tensorboard", path_, "expected a folder that can be written to");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));

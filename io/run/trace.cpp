@@ -128,7 +128,7 @@ std::string counter(const Event& e) {
 
 }  // namespace
 
-Trace::Trace(const std::filesystem::path& path) : path_(std::filesystem::absolute(path)) {
+Trace::Trace(const std::filesystem::path& path) : path_(absolute_path("trace", path)) {
   Recorder::the().start();
 }
 

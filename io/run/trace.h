@@ -22,7 +22,7 @@ namespace halftape {
 /// computes rows), and a track of the bytes that arrays hold in the CPU's memory.
 class Trace {
  public:
-  /// Throws Error while another trace records.
+  /// Throws Error while another trace records, and for an empty path.
   [[nodiscard]] explicit Trace(const std::filesystem::path& path);
   /// stop(); an error becomes a warning.
   ~Trace();

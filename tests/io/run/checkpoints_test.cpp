@@ -164,6 +164,7 @@ TEST_CASE("a run keeps its folder, its log and its trace when the program goes e
   checkpoints.save(run.state);
   RunLog log("log.csv");
   log.write({{"step", 0}});
+  tensorboard::SummaryWriter events("events");
   {
     Trace trace("trace.json");
     std::filesystem::current_path(folder / "b");
@@ -172,6 +173,16 @@ TEST_CASE("a run keeps its folder, its log and its trace when the program goes e
   checkpoints.save(run.state);
   log.write({{"step", 1}});
   log.drop_from("step", 1);
+  CHECK(std::filesystem::exists(events.path()));
+  std::filesystem::create_directory("gone");
+  std::filesystem::current_path("gone");
+  std::filesystem::remove(folder / "b/gone");
+  for (const char* path : {"", "run"}) {
+    CHECK_THROWS_AS(Checkpoints{path}, FileError);
+    CHECK_THROWS_AS(RunLog{path}, FileError);
+    CHECK_THROWS_AS((void)Trace{path}, FileError);
+  }
+  CHECK_THROWS_AS(tensorboard::SummaryWriter("run"), FileError);
   std::filesystem::current_path(before);
   CHECK(std::filesystem::is_empty(folder / "b"));
   CHECK(steps(Checkpoints(folder / "a/run")) == std::vector<int64_t>{0, 1});
