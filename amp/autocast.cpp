@@ -73,11 +73,11 @@ Autocaster& Autocaster::current() {
 
 void Autocaster::install() {
   bool any = false;
-  every_op = observer || to_float32;
+  every_op = false;  // where nothing is cast, nothing is to be seen
   for (const AutocastState::PerDevice& d : state.devices) {
     if (!d.enabled) continue;
     any = true;
-    every_op |= d.policy && d.policy->overrides();
+    every_op |= observer || to_float32 || (d.policy && d.policy->overrides());
   }
   set_dtype_policy(any || carried ? this : nullptr);
 }
@@ -203,8 +203,9 @@ namespace {
 [[maybe_unused]] const bool known_to_autograd = [] {
   detail::snapshot_of_thread = [] {
     AutocastState state = capture();
-    const auto copy = Autocaster::current().snapshot();
+    auto copy = Autocaster::current().snapshot();
     static_cast<Autocaster&>(*copy).state = std::move(state);
+    copy->every_op &= Autocaster::active() != nullptr;
     return copy;
   };
   return true;

@@ -4,6 +4,7 @@
 #include <halftape/halftape.h>
 
 #include <cmath>
+#include <optional>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/message.h"
@@ -175,6 +176,30 @@ TEST_CASE("trials leave buffers alone that a checkpoint changes again in backwar
       *model, [&] { return autograd::checkpoint(forward, {x}).square().sum(); }, 0, 3);
   CHECK(norm->num_batches_tracked.item<int64_t>() == 0);
   CHECK(norm->running_mean.eq(0).all().item<bool>());
+}
+
+TEST_CASE("a checkpoint of layers that run as one op is computed again as it was") {
+  nn::Sequential model(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2));
+  const Tensor x = randn({8, 4});
+  for (const int regions : {0, 1, 2}) {
+    CAPTURE(regions);
+    const auto layers = [&](const TensorList& in) {
+      std::optional<amp::autocast> hole;
+      if (regions == 2) hole.emplace(kCPU, std::nullopt, false);
+      return model->forward(in[0]);
+    };
+    const auto loss = [&] {
+      std::optional<amp::autocast> region;
+      if (regions > 0) region.emplace(kCPU, kFloat16);
+      return autograd::checkpoint(layers, {x}).square().sum();
+    };
+    CHECK_NOTHROW(amp::try_scales(*model, loss, 0, 3));
+    amp::GradScaler off({.enabled = false});
+    amp::Inspector inspector(*model, off, {.every = 1, .shadow_every = 1});
+    loss().backward();
+    CHECK_NOTHROW(inspector.step(loss));
+    CHECK_NOTHROW(amp::explain([&] { loss().backward(); }));
+  }
 }
 
 TEST_CASE("where autocast brings 16 bits to one dtype, the comparison brings them to float32") {
