@@ -10,6 +10,13 @@
 namespace halftape::amp {
 namespace detail {
 
+/// This thread's state without regions, but with their dtypes.
+inline AutocastState state_without_regions() {
+  AutocastState state = capture();
+  for (AutocastState::PerDevice& device : state.devices) device.enabled = false;
+  return state;
+}
+
 /// The argument with its eligible tensors cast, also in lists, maps and optionals.
 template <class A>
 A cast_argument(const A& argument, Dtype dtype) {
@@ -51,7 +58,7 @@ struct Function {
   static auto apply(const Args&... args) {
     if constexpr (requires { T::cast_inputs; }) {
       const auto call = [](const auto&... in) {
-        const PolicyScope off(nullptr);
+        const autocast off(detail::state_without_regions());
         return AutogradFunction::apply(in...);
       };
       return call(detail::cast_argument(args, T::cast_inputs)...);

@@ -93,6 +93,22 @@ TEST_CASE("a checkpoint runs again in the region it was made in, and keeps no ca
   CHECK_FALSE(amp::is_autocast_enabled(kCPU));
 }
 
+namespace {
+/// A function for kernels of float32, in which somebody opens a region all the same.
+struct RegionInside : amp::Function<RegionInside> {
+  static constexpr Dtype cast_inputs = kFloat32;
+  static inline std::vector<Dtype>* seen = nullptr;
+  static Tensor forward(autograd::AutogradContext*, const Tensor& x) {
+    const autocast region(kCPU);  // which names none
+    seen->push_back(amp::get_autocast_dtype(kCPU));
+    return x.mm(x.t());
+  }
+  static autograd::variable_list backward(autograd::AutogradContext*, autograd::variable_list g) {
+    return {g[0].to(kFloat32).mm(ones({3, 4}))};
+  }
+};
+}  // namespace
+
 TEST_CASE("a checkpoint's own regions have the dtype that they had, on or off around it") {
   const Tensor x = randn({3, 4}), w = randn({4, 4}, requires_grad());
   std::vector<Dtype> seen;
@@ -109,6 +125,10 @@ TEST_CASE("a checkpoint's own regions have the dtype that they had, on or off ar
     amp::set_autocast_enabled(kCPU, false);
     amp::set_autocast_enabled(kCPU, true);
     return inner(in);
+  };
+  const auto in_function = [&](const TensorList& in) {
+    RegionInside::seen = &seen;
+    return exp(tanh(RegionInside::apply(linear(in[0], w)))).sum();
   };
   const auto check = [&](const Tensor& loss, bool elsewhere) {
     const auto run = [&] { autograd::grad({loss}, {w}); };
@@ -129,6 +149,7 @@ TEST_CASE("a checkpoint's own regions have the dtype that they had, on or off ar
     check(within(in_hole, false), elsewhere);
     check(within(switched, false), elsewhere);
     check(within(inner, true), elsewhere);
+    check(within(in_function, false), elsewhere);
     amp::set_autocast_dtype(kCPU, kFloat16);
     const Tensor loss = checkpointed(inner);
     amp::set_autocast_dtype(kCPU, kBFloat16);
