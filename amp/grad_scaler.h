@@ -132,8 +132,9 @@ class GradScaler : public ScalerBase {
   void load_state_dict(const StateDict& saved);
 
  private:
-  friend class Inspector;   // reads the scale's array
-  friend class AlarmWatch;  // and the number of loaded states
+  friend class Inspector;       // reads the scale's array
+  friend class AlarmWatch;      // and the number of loaded states
+  friend class HeadroomGrowth;  // and the counts' array
   enum class Stage : uint8_t { Ready, Unscaled, Stepped, Failed };
   /// What was found in the gradients of one optimizer, and whether they are divided.
   struct CheckedGradients {

@@ -1,6 +1,7 @@
 #include "halftape/amp/tools/headroom.h"
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 #include "halftape/amp/gradients.h"
@@ -31,14 +32,12 @@ bool divided(const Gradients& gradients) {
 }  // namespace
 
 void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
-  const Tensor in_use = scaler_.factor();
-  const Tensor before = in_use.defined() ? in_use.detach().clone() : Tensor();
   scaler_.update();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   Gradients gradients = collect_gradients(parameters);
   if (!gradients.any) return;
   const Tensor scale = scaler_.factor();
-  if (!scale.defined() || !before.defined()) return;
+  if (!scale.defined()) return;
   std::erase_if(gradients.arrays, [](const Array& g) { return !g.defined(); });
   const Array largest = empty_like(scale.array()), unused = empty_like(largest);
   backend(scale.device())
@@ -49,15 +48,12 @@ void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
   const Tensor most = divided(gradients) ? Tensor(largest) * scale : Tensor(largest);
-  // False for NaN, for the infinity of a step that was skipped, where all gradients are 0, and
-  // where those of another optimizer have made the scale back off.
-  Tensor fits = (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest) & (scale >= before);
-  // A bad loss may have skipped a step whose gradients are finite.
-  for (const Tensor& p : gradients.parameters)
-    if (const Array found = verdict_on(p.grad()); found.defined()) {
-      fits = fits & (Tensor(found) == 0);
-      break;
-    }
+  // What was skipped may have these gradients finite: for a bad loss, or for another optimizer's.
+  static_assert(offsetof(ScaleCounts, skips_in_row) == 2 * sizeof(int64_t));
+  const Tensor skips_in_row(scaler_.counts_.select(0, 2));
+  // False for NaN, and where all gradients are 0.
+  const Tensor fits =
+      (most > 0) & (most * (2 * room_) <= traits(kFloat16).largest) & (skips_in_row == 0);
   scaler_.update(where(fits, scale * 2, scale));
 }
 

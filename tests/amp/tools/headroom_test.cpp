@@ -102,6 +102,32 @@ TEST_CASE("a step that a bad loss has skipped does not let the scale grow") {
   CHECK(t.scaler.get_scale() == 1024);
 }
 
+TEST_CASE("a bad loss with float16 gradients does not let the scale grow") {
+  HeadroomTraining t({.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2,
+                     kFloat16);
+  t.optimizer.zero_grad();
+  t.scaler.scale((t.w * 1).sum().to(kFloat32) + kInf).backward();
+  t.scaler.step(t.optimizer);
+  t.growth.update(t.optimizer);
+  CHECK(t.scaler.stats().bad_losses == 1);
+  CHECK(t.scaler.get_scale() == 1024);
+}
+
+TEST_CASE("an overflow that hysteresis lets pass, or a bound, is no room to grow") {
+  for (const auto& options :
+       {amp::GradScalerOptions{.init_scale = 65536, .growth_interval = 1000, .hysteresis = 2},
+        amp::GradScalerOptions{.init_scale = 65536, .growth_interval = 1000, .min_scale = 65536}}) {
+    const Tensor small = zeros({3}).requires_grad_(), large = zeros({3}).requires_grad_();
+    optim::SGD first({small}, optim::SGDOptions(1)), second({large}, optim::SGDOptions(0));
+    amp::GradScaler scaler(options);
+    amp::HeadroomGrowth growth(scaler);
+    scaler.scale((small * 1e-9).sum() + (large * 3e35).sum()).backward();
+    scaler.step(first), scaler.step(second);
+    growth.update(first);
+    CHECK(scaler.get_scale() == 65536);
+  }
+}
+
 TEST_CASE("an overflow of another optimizer backs off, and stays backed off") {
   const Tensor small = zeros({3}).requires_grad_(), large = zeros({3}).requires_grad_();
   optim::SGD first({small}, optim::SGDOptions(1)), second({large}, optim::SGDOptions(0));
