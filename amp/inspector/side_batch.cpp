@@ -69,6 +69,8 @@ SideBatch::SideBatch(const nn::Module& model, const std::function<Tensor()>& los
   HALFTAPE_CHECK(!parameters_.empty(),
                  "Inspector: no parameter of the model requires grad; nothing can be tried");
   counter_.values = float32_counter_.values = false;
+  // A dtype may decide whether a rule repeats a number or writes it down as often.
+  counter_.stored_alone = float32_counter_.stored_alone = false;
   const AutoGradMode recording(true);
   const auto compute = [&](ValueCounter& counter) {
     const ValueWatcher::Scope watched(&counter);  // so that nodes know their modules

@@ -143,7 +143,7 @@ void ValueCounter::count(const Look& look, const Node* called, const Array& x) {
   events_.push_back(number);
   if (event == slots_.size()) grow();
   if (called && autograd::AnomalyMode::is_enabled()) origins_[number] = called->origin();
-  const Array each = stored_once(x);
+  const Array each = stored_alone ? stored_once(x) : x;
   backend(device_).count_numbers(CountBy::Class, slots_[event], each);
   const bool parameter = look.kind == LedgerPlace::Kind::Parameter;
   if (bins == Bins::None || look.kind == LedgerPlace::Kind::Value ||

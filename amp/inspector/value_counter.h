@@ -31,7 +31,8 @@ class ValueCounter final : public ValueWatcher {
   std::atomic<bool> off = false;             // nothing is counted, and no parameter is looked for
   std::function<void()> on_scale = nullptr;  // called when a scaler has scaled a loss
   bool values = true;                        // whether values are counted, or gradients alone
-  Bins bins = Bins::None;  // of gradients; those of parameters whatever their dtype
+  Bins bins = Bins::None;    // of gradients; those of parameters whatever their dtype
+  bool stored_alone = true;  // a number that an array repeats by its strides counts once
 
   const std::vector<LedgerPlace>& places() const { return places_; }
   /// What AnomalyMode knows of the last call of the op of a place, or of its rule.

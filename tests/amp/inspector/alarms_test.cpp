@@ -79,6 +79,32 @@ TEST_CASE("gradients that float16 loses altogether are lost, and not dead as wel
   }
 }
 
+TEST_CASE("a layer whose gradient repeats one number in float32 alone has a shadow") {
+  nn::Sequential model(nn::Linear(8, 16));
+  const Tensor x = randn({32, 8});
+  const std::function<Tensor()> ends[] = {
+      [&] { return model->forward(x).mean() * 1e-7; },
+      [&] { return model->forward(x).to(kFloat32).sum() * 1e-10; },
+      [&] { return model->forward(x).sum() * 1e-10; }};
+  for (const auto& end : ends) {
+    const auto loss = [&] {
+      const amp::autocast region(kCPU, kFloat16);
+      return end();
+    };
+    amp::GradScaler off({.enabled = false});
+    Inspector inspector(*model, off, {.every = 1, .shadow_every = 2, .alarms = {.report = silent}});
+    for (int i = 0; i < 2; ++i) {
+      loss().backward();
+      inspector.step(loss);
+    }
+    REQUIRE(inspector.alarms().size() == 1);
+    CHECK(inspector.alarms()[0].kind == Alarm::Kind::Lost);
+    const amp::ScaleTrials trials = amp::try_scales(*model, loss, 0, 0);
+    REQUIRE(trials.places.size() == 1);
+    CHECK(trials.float32[0].total() == 32 * 16);
+  }
+}
+
 TEST_CASE("both thresholds count, and shares below a tenth are printed with two digits") {
   Residual r(1e-3);
   const std::vector<Alarm> alarms = r.alarms({.lost = 1e-4, .error = 1e-5});
