@@ -1,7 +1,6 @@
 #include "halftape/amp/inspector/inspector.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -66,7 +65,6 @@ class Inspector::Impl {
         scope_(&counter_) {
     counter_.values = options.values;
     counter_.on_scale = [this] { note_scale(); };
-    if (scaler.is_enabled()) skips_ = scaler.stats().skips;
     begin_step();
   }
 
@@ -124,8 +122,9 @@ class Inspector::Impl {
   std::map<std::string, Tensor> before_;  // parameters, at the beginning of a sampled step
   std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
   bool any_applied_ = false;
-  int64_t skips_ = 0;            // that the scaler had counted
-  std::deque<int64_t> samples_;  // the steps of `rows`
+  int64_t skips_ = scaler_.is_enabled() ? scaler_.stats().skips : 0;  // that it had counted,
+  int64_t loads_ = scaler_.loads_;                                    // and its loaded states
+  std::deque<int64_t> samples_;                                       // the steps of `rows`
   const std::thread::id thread_ = std::this_thread::get_id();
   const std::weak_ptr<const void> optimizer_lives_;
   ValueWatcher::Scope scope_;
@@ -313,6 +312,8 @@ void Inspector::Impl::add(Overflow overflow) {
 /// Notes a skip of which no event told, and returns whether there was one.
 bool Inspector::Impl::note_unexplained_skip(int64_t step) {
   const ScalerStats stats = scaler_.stats();
+  if (std::exchange(loads_, scaler_.loads_) != scaler_.loads_)
+    skips_ = scaler_.initial_counts_.skips;
   const int64_t skips = stats.skips - std::exchange(skips_, stats.skips);
   if (skips <= 0) return false;
   if (!overflows.empty() && overflows.back().step == step) return true;

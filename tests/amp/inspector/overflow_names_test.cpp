@@ -143,6 +143,28 @@ TEST_CASE("a skip that no recorded number explains has the parameter's name, if 
   }
 }
 
+TEST_CASE("a skip after a scaler's state was loaded is noted, however many were before") {
+  nn::Linear layer(2, 1);
+  optim::SGD optimizer(layer->parameters(), optim::SGDOptions(0.1));
+  amp::GradScaler scaler;
+  Inspector inspector(*layer, scaler, {.optimizer = &optimizer});
+  const auto earlier = scaler.state_dict();
+  const auto skip = [&] {
+    const amp::Injection fault = amp::inject({.parameter = int64_t{1}});
+    optimizer.zero_grad();
+    scaler.scale(layer->forward(ones({1, 2})).sum() * 1e-3).backward();
+    CHECK(scaler.step(optimizer).found_inf());
+    scaler.update();
+    inspector.step();
+  };
+  for (int i = 0; i < 3; ++i) skip();
+  CHECK(inspector.overflows().size() == 3);
+  scaler.load_state_dict(earlier);
+  skip();
+  REQUIRE(inspector.overflows().size() == 4);
+  CHECK(inspector.last_overflow()->where == Overflow::Where::Unscale);
+}
+
 TEST_CASE("a parameter that takes the place in memory of a replaced one has its own name") {
   nn::Sequential net{nn::Linear(4, 4), nn::Linear(4, 4)};
   amp::GradScaler scaler(amp::GradScalerOptions::fixed(1));
