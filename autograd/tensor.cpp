@@ -162,9 +162,11 @@ void Tensor::set_data(const Tensor& other) const {
   // The accumulator knows shape and dtype: it goes if it must, and the hooks stay.
   const bool fits = mine.shape() == theirs.shape() && mine.dtype() == theirs.dtype() &&
                     mine.device() == theirs.device();
+  const bool other_numbers =
+      !fits || mine.raw() != theirs.raw() || mine.strides() != theirs.strides();
   if (!fits) requires_grad_(false);
   impl_->set_value(theirs);
-  ++impl_->times_set;
+  impl_->times_set += other_numbers;
   requires_grad_(trains);
   for (const Ref<Node>& end : {impl_->accumulator, impl_->resting})
     if (!fits && end) static_cast<Accumulate&>(*end).slots = {};

@@ -55,6 +55,19 @@ TEST_CASE("a resumed asynchronous run follows weights that were changed before i
   }
 }
 
+TEST_CASE("a conversion that changes no weight is no write") {
+  PromptSingle one;
+  nn::Module model;
+  model.register_parameter("p", one.p);
+  one.p.mutable_grad() = ones({2});
+  one.optimizer.step();
+  const Device here = one.p.device();
+  model.to(here), model.to(kFloat32), model.to(here, kFloat32);
+  one.p.set_data(one.p.detach());
+  one.optimizer.synchronize();
+  CHECK(one.value() == 0.5);
+}
+
 TEST_CASE("a step draws the key of stochastic rounding in its caller's thread") {
   const SGDOptions options = SGDOptions(0x1p-9).weights(optim::Weights::Stochastic);
   // The weights after one step, and what the caller draws while the worker may still be at it.
