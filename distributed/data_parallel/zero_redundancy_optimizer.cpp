@@ -88,6 +88,7 @@ void StateShards::plan(const std::vector<optim::OptimizerParamGroup>& groups) {
       at.piece = Tensor(own);
     else
       at.piece.impl()->set_value(own);
+    at.piece.impl()->times_set = p.impl()->times_set;
   }
 }
 

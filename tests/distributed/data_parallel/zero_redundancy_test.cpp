@@ -2,6 +2,7 @@
 #include <halftape/halftape.h>
 
 #include "halftape/tests/distributed/data_parallel/partly_used_net.h"
+#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/thread_ranks.h"
 #include "halftape/tests/support/waves.h"
 
@@ -83,6 +84,30 @@ TEST_CASE("a sharded optimizer gives the bits of the whole one, and its files") 
        {optim::Weights::Plain, optim::Weights::Master, optim::Weights::Kahan})
     for (const Dtype dtype : {kFloat16, kBFloat16})
       same_as_alone<optim::AdamW>(dtype, optim::AdamWOptions(1e-2).weights(weights));
+}
+
+TEST_CASE("a sharded weight that is set to other bytes goes on from these") {
+  const auto group = std::make_shared<ProcessGroup>(nullptr, 0, 1);
+  const auto options = optim::SGDOptions(0x1p-5).weights(optim::Weights::Master);
+  const auto leaf = [](double value) { return full({64}, value, kBFloat16).requires_grad_(); };
+  const auto step = [](optim::Optimizer& optimizer, const Tensor& p) {
+    p.mutable_grad() = ones({64}, kBFloat16);
+    optimizer.step();
+  };
+  const Tensor p = leaf(1024);
+  ZeroRedundancyOptimizer<optim::SGD> optimizer(TensorList{p}, options, group);
+  step(optimizer, p);
+  // The buffer of the first weight goes, and that of another tensor takes its place and version.
+  for (int i = 0; i < 4; ++i) {
+    p.set_data(full({64}, 5.0, kBFloat16));
+    const Tensor next = full({64}, 7.0, kBFloat16);
+    for (int writes = 0; writes < i; ++writes) next.mul_(1);
+    p.set_data(next);
+    const Tensor fresh = leaf(7);
+    optim::SGD expected({fresh}, options);
+    step(optimizer, p), step(expected, fresh);
+    CHECK(testing::same_bits(p.detach(), fresh.detach()));
+  }
 }
 
 TEST_CASE("each rank keeps its share of the state alone") {
