@@ -7,6 +7,7 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/autograd/tape/separate_gradients.h"
 #include "halftape/core/machine/warn.h"
 
 namespace halftape::nn {
@@ -189,12 +190,11 @@ void Module::zero_grad(bool set_to_none) {
   const NoGradGuard no_grad;
   for (const auto& child : children_) child.value()->zero_grad(set_to_none);
   for (const Tensor& p : parameters(false)) {
-    Tensor& g = p.mutable_grad();
-    if (!g.defined()) continue;
+    if (!p.grad().defined()) continue;
     if (set_to_none)
-      g = Tensor();
+      p.mutable_grad() = Tensor();
     else
-      set_partial((g.requires_grad() ? g.detach_() : g).zero_(), false);
+      zero_gradient(p);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/op_timer.h"
+#include "halftape/autograd/tape/separate_gradients.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/warn.h"
@@ -243,9 +244,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       if (set_to_none)
         g = Tensor();
       else
-        g = g.requires_grad() || overlaps_itself(g.sizes(), g.strides())
-                ? Tensor(full(g.sizes(), 0, g.dtype(), g.device()))
-                : g.zero_();
+        zero_gradient(p);
     }
   }
 }

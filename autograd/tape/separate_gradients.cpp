@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "halftape/autograd/tape/grad_tag.h"
+#include "halftape/core/contract/backend.h"
 
 namespace halftape {
 namespace {
@@ -47,6 +48,15 @@ void separate_gradients(std::span<const Tensor> parameters, const Array& other) 
     if (e.begin < end) copy_bytes(*parameter);
     end = std::max(end, e.end);
   }
+}
+
+void zero_gradient(const Tensor& parameter) {
+  Tensor& g = parameter.mutable_grad();
+  if (g.requires_grad() || overlaps_itself(g.sizes(), g.strides()))
+    g = Tensor(full(g.sizes(), 0, g.dtype(), g.device()));
+  else
+    g.zero_();
+  set_partial(g, false);
 }
 
 }  // namespace halftape

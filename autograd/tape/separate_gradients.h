@@ -11,4 +11,8 @@ namespace halftape {
 /// What autograd::grad() returned may be so, and a user may assign it. Marks stay.
 void separate_gradients(std::span<const Tensor> parameters, const Array& other = {});
 
+/// Makes a parameter's gradient zero and whole: in its bytes, unless a graph may need them or the
+/// gradient overlaps itself.
+void zero_gradient(const Tensor& parameter);
+
 }  // namespace halftape

@@ -265,6 +265,9 @@ TEST_CASE("zero_grad() drops gradients, or fills them with zeros") {
   CHECK(net.fc->weight.grad().is_same(g));
   CHECK(g.equal(zeros({2, 3})));
   CHECK_FALSE(net.scale.grad().defined());
+  net.fc->weight.mutable_grad() = full({1, 1}, 8.0).expand({2, 3});  // six elements that are one
+  net.zero_grad(false);
+  CHECK(net.fc->weight.grad().equal(zeros({2, 3})));
   net.zero_grad();
   CHECK_FALSE(net.fc->weight.grad().defined());
 }
