@@ -187,7 +187,7 @@ Tensor where(const Tensor& condition, Scalar a, Scalar b) {
 
 namespace {
 
-/// a + alpha·b or a − alpha·b, rounded once.
+/// a + alpha·b or a − alpha·b, computed in the dtype to which both promote, and rounded once.
 Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), const Tensor& a,
                   const Tensor& b, Scalar alpha) {
   if (!alpha.is_floating_point() && alpha.to_int64() == 1) return sum(a, b);
@@ -195,15 +195,18 @@ Tensor with_alpha(const char* op, Tensor (*sum)(const Tensor&, const Tensor&), c
   HALFTAPE_CHECK(is_floating_point(d) || !alpha.is_floating_point(), op, ": alpha is ",
                  alpha.to_double(), ", but the tensors are ", d, ", which need a whole one");
   if (alpha.to_double() == 1) return sum(a, b);
-  if (!is_narrow(d)) return sum(a, mul(b, alpha));
-  return sum(widened(a), mul(widened(b), alpha)).to(d);
+  const Dtype wide = compute_dtype(d);
+  const Tensor y = sum(a.to(wide), mul(b.to(wide), alpha));
+  return is_narrow(d) ? y.to(d) : y;
 }
 
 bool bools(const Tensor& a, Scalar b) { return a.dtype() == kBool && b.kind() == kBool; }
 
-Scalar product(Scalar a, Scalar b) {
+/// Of two numbers beside x.
+Scalar product(const Tensor& x, Scalar a, Scalar b) {
   if (!b.is_floating_point() && b.to_int64() == 1) return a;  // which may be a bool
-  if (a.is_floating_point() || b.is_floating_point()) return a.to_double() * b.to_double();
+  if (x.is_floating_point() || a.is_floating_point() || b.is_floating_point())
+    return a.to_double() * b.to_double();
   return static_cast<int64_t>(static_cast<uint64_t>(a.to_int64()) *
                               static_cast<uint64_t>(b.to_int64()));
 }
@@ -217,7 +220,7 @@ Tensor add(const Tensor& a, Scalar b) {
 Tensor sub(const Tensor& a, Scalar b) {
   check_defined("sub", a);
   check_sub(a.dtype(), b.kind());
-  return affine(a, 1, product(b, -1));
+  return affine(a, 1, product(a, b, -1));
 }
 Tensor mul(const Tensor& a, Scalar b) {
   check_defined("mul", a);
@@ -242,8 +245,14 @@ Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) {
   check_defined("sub", a, b);
   return with_alpha("sub", sub, a, b, alpha);
 }
-Tensor add(const Tensor& a, Scalar b, Scalar alpha) { return add(a, product(b, alpha)); }
-Tensor sub(const Tensor& a, Scalar b, Scalar alpha) { return sub(a, product(b, alpha)); }
+Tensor add(const Tensor& a, Scalar b, Scalar alpha) {
+  check_defined("add", a);
+  return add(a, product(a, b, alpha));
+}
+Tensor sub(const Tensor& a, Scalar b, Scalar alpha) {
+  check_defined("sub", a);
+  return sub(a, product(a, b, alpha));
+}
 Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
   const ErrorScope scope("rsub", a, b);
   return sub(b, a, alpha);
@@ -251,7 +260,7 @@ Tensor rsub(const Tensor& a, const Tensor& b, Scalar alpha) {
 Tensor rsub(const Tensor& a, Scalar b, Scalar alpha) {
   const ErrorScope scope("rsub", a);
   check_sub(a.dtype(), b.kind());
-  return affine(a, product(alpha, -1), b);
+  return affine(a, product(a, alpha, -1), b);
 }
 
 Tensor div(const Tensor& a, const Tensor& b, std::optional<std::string_view> rounding_mode) {

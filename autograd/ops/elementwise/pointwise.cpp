@@ -9,11 +9,13 @@
 namespace halftape {
 namespace {
 
-/// f of the inputs, in float32 if they promote to a half, which then is the result's dtype.
+/// f of the inputs in the dtype to which they promote, or in float32 if that is a half, which then
+/// is the result's dtype.
 template <class F, class... T>
 Tensor rounded_once(F f, const T&... inputs) {
   const Dtype d = result_type({&inputs...});
-  return is_narrow(d) ? f(widened(inputs)...).to(d) : f(inputs...);
+  const Tensor y = f(inputs.to(compute_dtype(d))...);
+  return is_narrow(d) ? y.to(d) : y;
 }
 
 template <class... T>
@@ -80,7 +82,7 @@ Tensor glu(const Tensor& x, int64_t dim) {
 Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
   const ErrorScope scope("nan_to_num", x);
-  if (!x.is_floating_point()) return x;
+  if (!x.is_floating_point()) return x.clone();
   const double largest = traits(x.dtype()).largest;
   const Tensor low = where(isneginf(x), neginf.value_or(-largest), x);
   const Tensor finite = where(isposinf(x), posinf.value_or(largest), low);

@@ -272,6 +272,8 @@ TEST_CASE("ops that have nothing to do give a copy all the same") {
     CHECK(y.const_data_ptr() != x.const_data_ptr());
   }
   CHECK(chain_matmul({m}).const_data_ptr() != m.const_data_ptr());
+  const Tensor whole = ones({2}, kInt64);
+  CHECK(nan_to_num(whole).const_data_ptr() != whole.const_data_ptr());
 }
 
 TEST_CASE("binary_cross_entropy says of a number that it is no probability") {
