@@ -125,6 +125,18 @@ Tensor pow(const Tensor& x, Scalar exponent) {
   return unary<formula::PowScalar>(in, {exponent, 0});
 }
 
+namespace {
+/// Throws if an integer dtype has no number within the bounds. Other bounds may lie outside of it.
+void check_bounds(const char* op, Dtype dtype, std::optional<Scalar> min,
+                  std::optional<Scalar> max) {
+  if (is_floating_point(dtype)) return;
+  if (min && min->to_int64() > 0) detail::check_fits(op, *min, dtype);
+  if (!max || max->to_int64() >= 0) return;
+  HALFTAPE_CHECK(dtype != kUInt8, op, ": max ", max->to_int64(), " is below all numbers of uint8");
+  detail::check_fits(op, *max, dtype);
+}
+}  // namespace
+
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   check_defined("clamp", x);
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
@@ -132,6 +144,7 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
   const Tensor in = beside_numbers(x, {min.value_or(0), max.value_or(0)});
   for (const auto& bound : {min, max})
     if (bound && std::isnan(bound->to_double())) return affine(in, 0, *bound);
+  check_bounds("clamp", in.dtype(), min, max);
   const Scalar high = max.value_or(inf), low = min.value_or(-inf);
   // Where the bounds cross, the upper one wins.
   const bool crossed = low.is_floating_point() || high.is_floating_point()
@@ -161,9 +174,11 @@ Tensor leaky_relu(const Tensor& x, Scalar slope) {
 }
 Tensor elu(const Tensor& x, Scalar alpha, Scalar scale, Scalar input_scale) {
   check_defined("elu", x);
-  if (input_scale.to_double() != 1)
-    return where(x > 0, x * scale, unary<formula::Elu>(x * input_scale, {alpha, scale}));
-  return unary<formula::Elu>(x, {alpha, scale});
+  if (input_scale.to_double() == 1) return unary<formula::Elu>(x, {alpha, scale});
+  const Tensor in = widened(x);
+  const Tensor below = expm1(where(in > 0, 0, in) * input_scale.to_double());
+  const Tensor y = where(in > 0, in * scale, below * (alpha.to_double() * scale.to_double()));
+  return is_narrow(x.dtype()) ? y.to(x.dtype()) : y;
 }
 Tensor selu(const Tensor& x) {
   check_defined("selu", x);
@@ -187,7 +202,9 @@ Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
   check_defined("hardtanh", x);
   HALFTAPE_CHECK(min_val.to_double() <= max_val.to_double(), "hardtanh: min_val ",
                  min_val.to_double(), " is above max_val ", max_val.to_double());
-  return unary<formula::Clamp>(beside_numbers(x, {min_val, max_val}), {min_val, max_val});
+  const Tensor in = beside_numbers(x, {min_val, max_val});
+  check_bounds("hardtanh", in.dtype(), min_val, max_val);
+  return unary<formula::Clamp>(in, {min_val, max_val});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");
@@ -198,7 +215,9 @@ Tensor hardshrink(const Tensor& x, Scalar lambd) {
 }
 Tensor threshold(const Tensor& x, Scalar threshold, Scalar value) {
   check_defined("threshold", x);
-  return unary<formula::Threshold>(beside_numbers(x, {threshold, value}), {threshold, value});
+  const Tensor in = beside_numbers(x, {threshold, value});
+  if (!in.is_floating_point()) detail::check_fits("threshold", value, in.dtype());
+  return unary<formula::Threshold>(in, {threshold, value});
 }
 
 }  // namespace halftape

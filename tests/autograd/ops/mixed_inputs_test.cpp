@@ -71,3 +71,29 @@ TEST_CASE("numbers beside a float tensor are multiplied as numbers") {
   CHECK(std::signbit((minus_zero - 0).item()));
   CHECK((zeros({1}, kInt64) - least).item<int64_t>() == least);  // as integers do
 }
+
+TEST_CASE("a bound that leaves an integer dtype nothing is refused") {
+  const Tensor byte = full({1}, 5, kUInt8), small = full({1}, 5, kInt8);
+  const auto overflow = Contains("without overflow");
+  CHECK_THROWS_WITH_AS(byte.clamp(300), overflow, Error);
+  CHECK_THROWS_WITH_AS(small.clamp_min(200), overflow, Error);
+  CHECK_THROWS_WITH_AS(small.clamp_max(-200), overflow, Error);
+  CHECK_THROWS_WITH_AS(byte.clamp_max(-1), Contains("below all numbers of uint8"), Error);
+  CHECK_THROWS_WITH_AS(hardtanh(byte, 300, 400), overflow, Error);
+  CHECK_THROWS_WITH_AS(threshold(byte, 9, 300), overflow, Error);
+  CHECK(byte.clamp(-5, 300).item() == 5);
+  CHECK(small.clamp(-1000, 3).item() == 3);
+  CHECK(full({1}, 5.0, kFloat16).clamp(1e6).item() == std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("elu scales what is below zero, whatever the sign of the scale") {
+  const Tensor x = tensor(Doubles{-1, 0, 1}, kFloat64).requires_grad_();
+  const Tensor y = elu(x, 1.5, 2, -1);
+  CHECK(y.detach().to_vector() == Doubles{3 * std::expm1(1.0), 0, 2});
+  y.sum().backward();
+  CHECK(x.grad()[0].item() == doctest::Approx(-3 * std::exp(1.0)).epsilon(1e-14));
+  CHECK(x.grad()[1].item() == -3);
+  CHECK(x.grad()[2].item() == 2);
+  CHECK(same_bits(elu(x.detach().to(kFloat16), 1.5, 2, -1),
+                  elu(x.detach().to(kFloat16).to(kFloat32), 1.5, 2, -1).to(kFloat16)));
+}
