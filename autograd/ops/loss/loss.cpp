@@ -145,7 +145,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& a, const Tensor& b, const 
   detail::same_shape("binary_cross_entropy_with_logits", x, y);
   check_weight("binary_cross_entropy_with_logits", "weight", w, x);
   check_weight("binary_cross_entropy_with_logits", "pos_weight", p, x);
-  const Dtype dtype = result_type({&x, &y, or_else(w, x), or_else(p, x)});
+  const Dtype dtype = detail::loss_dtype("binary_cross_entropy_with_logits",
+                                         {&x, &y, or_else(w, x), or_else(p, x)});
   // ln(1 − σ(x)) = ln σ(x) − x.
   const Tensor u = widened(x), v = widened(y), left = (1 - v) * u, tail = -log_sigmoid(u);
   Tensor losses = p.defined() ? left + (1 + (widened(p) - 1) * v) * tail : left + tail;
@@ -159,7 +160,7 @@ Tensor binary_cross_entropy(const Tensor& a, const Tensor& b, const Tensor& weig
   const auto [p, y, w] = cast_inputs<2>(cast_list::binary_cross_entropy, a, b, weight);
   detail::same_shape("binary_cross_entropy", p, y);
   check_weight("binary_cross_entropy", "weight", w, p);
-  const Dtype dtype = result_type({&p, &y, or_else(w, p)});
+  const Dtype dtype = detail::loss_dtype("binary_cross_entropy", {&p, &y, or_else(w, p)});
   for (const auto& [what, t] : {std::pair("input", p), std::pair("target", y)})
     HALFTAPE_CHECK(
         !t.device().is_cpu() || !logical_or(t.detach() < 0, t.detach() > 1).any().item<bool>(),

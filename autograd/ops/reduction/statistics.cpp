@@ -177,7 +177,9 @@ Tensor pairwise_distance(const Tensor& a_in, const Tensor& b_in, double p, doubl
   HALFTAPE_CHECK(a.dim() > 0 && b.dim() > 0, "pairwise_distance: ", a.sizes(), " and ", b.sizes(),
                  " need a dimension to measure along");
   const Tensor d = widened(a) - widened(b) + eps;
-  return norm(d, p, {-1}, keepdim).to(promote(a.dtype(), b.dtype()));
+  const Tensor y = norm(d, p, {-1}, keepdim);
+  const Dtype dtype = promote(a.dtype(), b.dtype());
+  return is_floating_point(dtype) ? y.to(dtype) : y;
 }
 
 Tensor cosine_similarity(const Tensor& a_in, const Tensor& b_in, int64_t dim, double eps) {

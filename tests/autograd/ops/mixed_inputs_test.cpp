@@ -97,3 +97,13 @@ TEST_CASE("elu scales what is below zero, whatever the sign of the scale") {
   CHECK(same_bits(elu(x.detach().to(kFloat16), 1.5, 2, -1),
                   elu(x.detach().to(kFloat16).to(kFloat32), 1.5, 2, -1).to(kFloat16)));
 }
+
+TEST_CASE("losses and distances of integers are no integers") {
+  const Tensor none = zeros({1}, kInt64), one = ones({1}, kInt64);
+  CHECK_THROWS_WITH_AS(binary_cross_entropy_with_logits(none, none), Contains("of int64"), Error);
+  CHECK_THROWS_WITH_AS(binary_cross_entropy(one, none), Contains("of int64"), Error);
+  CHECK(binary_cross_entropy_with_logits(zeros({1}), one).item() ==
+        doctest::Approx(std::log(2)).epsilon(1e-6));
+  CHECK(pairwise_distance(zeros({1, 2}, kInt64), ones({1, 2}, kInt64)).item() ==
+        doctest::Approx(std::sqrt(2)).epsilon(1e-5));
+}
