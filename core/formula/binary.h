@@ -48,11 +48,11 @@ struct Extremum : BinaryFormula {
   }
   template <class T>
   HALFTAPE_HD static T da(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(Order::wins(a, b), g, 0));
+    return where(a == b, K<T>(0.5) * g, where(a != a, g, where(Order::wins(a, b), g, 0)));
   }
   template <class T>
   HALFTAPE_HD static T db(const T& g, const T& a, const T& b) {
-    return where(a == b, K<T>(0.5) * g, where(Order::wins(a, b), 0, g));
+    return where(a == b, K<T>(0.5) * g, where(a != a, 0, where(Order::wins(a, b), 0, g)));
   }
 };
 /// NaN only where both are.
@@ -62,10 +62,10 @@ struct NumberExtremum : BinaryFormula {
     return where(a != a, b, where(b != b, a, where(Order::wins(a, b), a, b)));
   }
   HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
-    return where(b != b, g, Extremum<Order>::da(g, a, b));
+    return where(b != b, g, where(a != a, 0, Extremum<Order>::da(g, a, b)));
   }
   HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
-    return where(b != b, 0, Extremum<Order>::db(g, a, b));
+    return where(b != b, 0, where(a != a, g, Extremum<Order>::db(g, a, b)));
   }
 };
 struct Maximum : Extremum<Larger> {

@@ -107,3 +107,22 @@ TEST_CASE("losses and distances of integers are no integers") {
   CHECK(pairwise_distance(zeros({1, 2}, kInt64), ones({1, 2}, kInt64)).item() ==
         doctest::Approx(std::sqrt(2)).epsilon(1e-5));
 }
+
+TEST_CASE("NaN takes the gradient of maximum and minimum with it") {
+  const double nan = std::nan("");
+  using Binary = Tensor(const Tensor&, const Tensor&);
+  const auto slopes = [](Binary* f, double a, double b) {
+    const Tensor x = full({1}, a).requires_grad_(), y = full({1}, b).requires_grad_();
+    f(x, y).backward();
+    return Doubles{x.grad().item(), y.grad().item()};
+  };
+  for (Binary* const f : {static_cast<Binary*>(maximum), static_cast<Binary*>(minimum)}) {
+    CHECK(slopes(f, nan, 1) == Doubles{1, 0});
+    CHECK(slopes(f, 1, nan) == Doubles{0, 1});
+    CHECK(slopes(f, nan, nan) == Doubles{1, 0});
+  }
+  for (Binary* const f : {static_cast<Binary*>(fmax), static_cast<Binary*>(fmin)}) {
+    CHECK(slopes(f, nan, 1) == Doubles{0, 1});
+    CHECK(slopes(f, 1, nan) == Doubles{1, 0});
+  }
+}
