@@ -66,13 +66,14 @@ Tensor median_of_all(const char* op, const Tensor& x,
                   [](Node&, const Tensor&) { return Grads(1); });
   Tensor value = std::get<0>(along(detail::reshaped(x.detach(), {-1}), 0, false));
   if (!records({&x})) return value;
-  return record(op, value.array(), {&x},
-                [x = Saved(x), y = Saved(value.array())](Node& self, const Tensor& g) -> Grads {
-                  const Tensor from = x.tensor(self).detach(), middle = y.tensor(self).detach();
-                  const Tensor hits =
-                      where(middle == middle, from == middle, from != from).to(g.dtype());
-                  return {g * (hits / sum(hits))};
-                });
+  return record(
+      op, value.array(), {&x},
+      [x = Saved(x), y = Saved(value.array())](Node& self, const Tensor& g) -> Grads {
+        const Tensor from = x.tensor(self).detach(), middle = y.tensor(self).detach();
+        const Tensor hits =
+            where(middle == middle, from == middle, from != from).to(compute_dtype(g.dtype()));
+        return {(g.to(hits.dtype()) * (hits / sum(hits))).to(g.dtype())};
+      });
 }
 
 /// a + w·(b − a) for w in [0, 1), also where a or b is infinite.

@@ -36,14 +36,16 @@ Tensor extremum(const CastOp& op, const Tensor& in, const Dims& wanted, bool kee
                    " is empty and has no such value");
   const Array y = reduce<Op>(x, dims, keepdim, x.dtype());
   if (!records({&x})) return Tensor(y);
-  return record(
-      op.name, y, {&x}, [in = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
-        const Tensor from = in.tensor(self);
-        const Shape& shape = from.sizes();
-        const Tensor best = keep_dims(y.tensor(self).detach(), shape, dims);
-        const Tensor hits = where(best == best, from == best, from != from).to(g.dtype());
-        return {keep_dims(g, shape, dims) * (hits / keep_dims(sum(hits, dims), shape, dims))};
-      });
+  return record(op.name, y, {&x},
+                [in = Saved(x), y = Saved(y), dims](Node& self, const Tensor& g) -> Grads {
+                  const Tensor from = in.tensor(self);
+                  const Shape& shape = from.sizes();
+                  const Tensor best = keep_dims(y.tensor(self).detach(), shape, dims);
+                  const Tensor hits =
+                      where(best == best, from == best, from != from).to(compute_dtype(g.dtype()));
+                  const Tensor share = hits / keep_dims(sum(hits, dims), shape, dims);
+                  return {(keep_dims(g, shape, dims) * share).to(g.dtype())};
+                });
 }
 
 using ArgKernel = void (Backend::*)(const Array& y, const Array& x, int dim);
