@@ -309,6 +309,8 @@ Tensor put_along(const char* op, const Tensor& x, const Tensor& src, int64_t dim
   const Plan plan = Reader(op, x).read(indices);
   const Shape there = view_of(x, plan.basic).sizes();
   HALFTAPE_CHECK(src.sizes() == there, op, ": source ", src.sizes(), " in the place of ", there);
+  HALFTAPE_CHECK(src.device() == x.device(), op, ": source on ", src.device(), ", the tensor on ",
+                 x.device(), "; move one with .to(device)");
   return put_view(x, plan.basic, src.to(x.dtype()));
 }
 }  // namespace

@@ -1,6 +1,8 @@
 // Normalisation on the GPU: rows of any length, channels of any layout, running statistics.
 #include <doctest/doctest.h>
 
+#include <halftape/halftape.h>
+
 #include <cmath>
 #include <vector>
 
@@ -196,5 +198,27 @@ TEST_CASE("gpu: norms of nothing have weights' gradients of zero") {
     const Results r = p->run(kCUDA, 0, p == &rows);
     CHECK(differ(r.dweight, full(r.dweight.shape(), 0, kFloat32, kCPU)) == "");
     CHECK(differ(r.dbias, full(r.dbias.shape(), 0, kFloat32, kCPU)) == "");
+  }
+}
+
+TEST_CASE("what stands beside the input of a norm, or in the place of a part, is on its device") {
+  const Tensor here = ones({2, 8, 3}, kCPU), there = ones({2, 8, 3}, kCUDA);
+  for (const Tensor& x : {here, there}) {
+    const Tensor other = ones({8}, x.device() == kCPU ? kCUDA : kCPU), own = ones({8}, x.device());
+    const auto refused = doctest::Contains("move one with .to(device)");
+    const Tensor rows = x.transpose(1, 2);
+    CHECK_THROWS_WITH_AS(layer_norm(rows, {8}, other), refused, Error);
+    CHECK_THROWS_WITH_AS(layer_norm(rows, {8}, own, other), refused, Error);
+    CHECK_THROWS_WITH_AS(rms_norm(rows, {8}, other), refused, Error);
+    CHECK_THROWS_WITH_AS(group_norm(x, 2, own, other), refused, Error);
+    for (const bool training : {false, true}) {
+      CHECK_THROWS_WITH_AS(batch_norm(x, other, other, {}, {}, training), refused, Error);
+      CHECK_THROWS_WITH_AS(batch_norm(x, own, own, other, {}, training), refused, Error);
+      CHECK_THROWS_WITH_AS(instance_norm(x, other, other, {}, {}, training), refused, Error);
+    }
+    const Tensor part = ones({8, 3}, other.device());
+    CHECK_THROWS_WITH_AS(select_scatter(x, part, 0, 0), refused, Error);
+    CHECK_THROWS_WITH_AS(slice_scatter(x, part.unsqueeze(0), 0, 0, 1), refused, Error);
+    CHECK_THROWS_WITH_AS(as_strided_scatter(x, part, {8, 3}, {3, 1}), refused, Error);
   }
 }

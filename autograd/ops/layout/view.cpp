@@ -128,6 +128,8 @@ Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& si
   const Window w = checked_window("as_strided_scatter", x, size, stride, storage_offset);
   HALFTAPE_CHECK(window.sizes() == size, "as_strided_scatter: window ", window.sizes(),
                  " for size ", size);
+  HALFTAPE_CHECK(window.device() == x.device(), "as_strided_scatter: window on ", window.device(),
+                 ", the tensor on ", x.device(), "; move one with .to(device)");
   HALFTAPE_CHECK(!overlaps_itself(size, stride), "as_strided_scatter: size ", size, " and stride ",
                  stride, " name one element twice");
   return written(x, cast(window, x.dtype()), w);

@@ -108,10 +108,20 @@ Tensor fused(const char* name, Over over, const Tensor& x, const Tensor& w, cons
                 });
 }
 
-void check_weights(const char* op, const Tensor& weight, const Tensor& bias, const Shape& shape) {
-  for (const auto& [what, t] : {std::pair{"weight", &weight}, {"bias", &bias}})
-    HALFTAPE_CHECK(!t->defined() || (t->sizes() == shape && t->is_floating_point()), op, ": ", what,
-                   " is ", t->dtype(), ' ', t->sizes(), ", expected a floating-point ", shape);
+/// Of what stands beside x and may be undefined.
+void check_beside(const char* op, const char* what, const Array& a, const Tensor& x,
+                  const Shape& shape) {
+  if (!a.defined()) return;
+  HALFTAPE_CHECK(a.shape() == shape && is_floating_point(a.dtype()), op, ": ", what, " is ",
+                 a.dtype(), ' ', a.shape(), ", expected a floating-point ", shape);
+  HALFTAPE_CHECK(a.device() == x.device(), op, ": ", what, " on ", a.device(), ", the input on ",
+                 x.device(), "; move one with .to(device)");
+}
+
+void check_weights(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                   const Shape& shape) {
+  check_beside(op, "weight", bytes(weight), x, shape);
+  check_beside(op, "bias", bytes(bias), x, shape);
 }
 
 Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& shape,
@@ -122,7 +132,7 @@ Tensor over_last(const CastOp& op, Over over, const Tensor& x_in, const Shape& s
   bool ends = !shape.empty() && lead >= 0;
   for (int d = 0; ends && d < shape.size(); ++d) ends = x.size(lead + d) == shape[d];
   HALFTAPE_CHECK(ends, op.name, ": input ", x.sizes(), " does not end in normalized_shape ", shape);
-  check_weights(op.name, w, b, shape);
+  check_weights(op.name, x, w, b, shape);
   const double e = eps.value_or(epsilon(compute_dtype(x.dtype())));
   if (shape.size() == 1) return fused(op.name, over, x, w, b, e, x.dtype());
   const int64_t length = numel(shape);
@@ -142,20 +152,18 @@ Tensor channels_of(const char* op, const Tensor& x) {
   return detail::reshaped(x, {x.size(0), x.size(1), numel(x.sizes().slice(2))});
 }
 
-void check_running(const char* op, const Array& mean, const Array& var, int64_t channels) {
+void check_running(const char* op, const Tensor& x, const Array& mean, const Array& var) {
   HALFTAPE_CHECK(mean.defined() == var.defined(), op,
                  ": one of running_mean and running_var is undefined; give both or none");
-  for (const auto& [name, a] : {std::pair{"running_mean", &mean}, {"running_var", &var}})
-    HALFTAPE_CHECK(
-        !a->defined() || (a->shape() == Shape{channels} && is_floating_point(a->dtype())), op, ": ",
-        name, " is ", a->dtype(), ' ', a->shape(), ", expected a floating-point ", Shape{channels});
+  check_beside(op, "running_mean", mean, x, {x.size(1)});
+  check_beside(op, "running_var", var, x, {x.size(1)});
 }
 
 /// By the statistics of the batch, on x (N, C, S).
 Tensor by_batch(const char* op, const Tensor& x, RunningStats running, const Tensor& w,
                 const Tensor& b, double eps) {
-  check_weights(op, w, b, {x.size(1)});
-  check_running(op, running.mean, running.var, x.size(1));
+  check_weights(op, x, w, b, {x.size(1)});
+  check_running(op, x, running.mean, running.var);
   if (x.numel() == 0) running = {};  // nothing to learn from
   for (const Array* a : {&running.mean, &running.var, &running.batches})
     if (a->defined()) a->bump_version();
@@ -166,8 +174,8 @@ Tensor by_given(const char* op, const Tensor& x, const Tensor& mean, const Tenso
                 const Tensor& w, const Tensor& b, double eps) {
   HALFTAPE_CHECK(mean.defined() && var.defined(), op,
                  ": running_mean and running_var must be defined outside training");
-  check_weights(op, w, b, {x.size(1)});
-  check_running(op, mean.array(), var.array(), x.size(1));
+  check_weights(op, x, w, b, {x.size(1)});
+  check_running(op, x, mean.array(), var.array());
   const Dtype dtype = compute_dtype(x.dtype());
   Norm given;
   {
@@ -228,7 +236,7 @@ Tensor group_norm(const Tensor& x_in, int64_t num_groups, const Tensor& weight, 
   const int64_t C = x.size(1);
   HALFTAPE_CHECK(num_groups > 0 && C % num_groups == 0, "group_norm: the ", C, " channels of ",
                  x.sizes(), " are not divisible by num_groups ", num_groups);
-  check_weights("group_norm", w, b, {C});
+  check_weights("group_norm", x, w, b, {C});
   const Tensor rows =
       detail::reshaped(channels, {x.size(0), num_groups, C / num_groups * channels.size(2)});
   const bool affine = w.defined() || b.defined();
@@ -255,8 +263,8 @@ Tensor instance_norm(const Tensor& x_in, const Tensor& running_mean, const Tenso
                             given.sizes());
   HALFTAPE_CHECK(S != 1, "instance_norm: one value for each channel of a sample in ", given.sizes(),
                  " has no variance");
-  check_weights("instance_norm", w, b, {C});
-  check_running("instance_norm", bytes(running_mean), bytes(running_var), C);
+  check_weights("instance_norm", x, w, b, {C});
+  check_running("instance_norm", x, bytes(running_mean), bytes(running_var));
   // The channels of all samples are channels of one.
   const PolicyScope plain(nullptr);
   const auto each = [N](const Tensor& t) { return t.defined() ? repeat(t, {N}) : t; };
