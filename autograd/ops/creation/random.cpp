@@ -251,8 +251,9 @@ Tensor multinomial(const Tensor& p, int64_t n, bool replacement) {
       auto upto = host_vector<double>(classes);
       std::partial_sum(w, w + classes, upto.begin());
       // Where the running sum first exceeds the draw, which is never at a class of weight 0.
+      const double below = std::nextafter(upto.back(), 0.0);  // subnormal products may round up
       for (int64_t i = 0; i < n; ++i) {
-        const double draw = u(r * n + i) * upto.back();
+        const double draw = std::min(u(r * n + i) * upto.back(), below);
         to[i] = std::upper_bound(upto.begin(), upto.end(), draw) - upto.begin();
       }
     } else {

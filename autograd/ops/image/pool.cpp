@@ -50,11 +50,12 @@ void check_covered(const char* op, const Windows& w, const Shape& lengths, const
 }
 
 /// The windows without what lies beside the input in all of them, and without distances that do not
-/// matter: the work and its numbers depend on the input.
+/// matter: the work and its numbers depend on the input. Windows that begin inside the input have a
+/// negative padding.
 Windows trimmed(Windows w, const Shape& lengths, const Shape& count) {
   for (int i = 0; i < w.dims(); ++i) {
     const int64_t last = (count[i] - 1) * w.stride[i], d = w.dilation[i],
-                  before = std::max<int64_t>((w.padding[i] - last) / d, 0),
+                  before = w.padding[i] > last ? (w.padding[i] - last - 1) / d + 1 : 0,
                   end = std::min(w.size[i], (lengths[i] + w.padding[i] - 1) / d + 1);
     w.size[i] = std::max<int64_t>(end - before, 1);
     w.padding[i] -= before * d;

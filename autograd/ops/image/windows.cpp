@@ -27,9 +27,10 @@ Shape window_count(const char* op, const Windows& w, const Shape& lengths, bool 
   Shape count;
   for (int i = 0; i < w.dims(); ++i) {
     const int64_t room = lengths[i] + 2 * w.padding[i], left = room - w.span(i);
-    HALFTAPE_CHECK(left >= 0 || (ceil && left + w.stride[i] > 0), op, ": kernel ", w.size,
-                   " with dilation ", w.dilation, " covers ", w.span(i), " elements, the input ",
-                   lengths, " with padding ", w.padding, " has ", room);
+    const bool reaches = ceil && left + w.stride[i] > 0 && lengths[i] + w.padding[i] > 0;
+    HALFTAPE_CHECK(left >= 0 || reaches, op, ": kernel ", w.size, " with dilation ", w.dilation,
+                   " covers ", w.span(i), " elements, the input ", lengths, " with padding ",
+                   w.padding, " has ", room);
     int64_t n = left / w.stride[i] + 1;  // 1 where a window reaches beyond the end, too
     if (ceil && left > 0 && left % w.stride[i] != 0 && n * w.stride[i] < lengths[i] + w.padding[i])
       ++n;

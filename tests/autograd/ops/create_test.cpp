@@ -353,6 +353,8 @@ TEST_CASE("multinomial draws in proportion, and without replacement nothing twic
   CHECK((rows.sum(1) == 2).to(kInt64).sum().item() == 2000);  // 0 and 2 in some order
   // The first index is 2 in 3 of 4 rows.
   CHECK(rows.to(kFloat32).mean(0)[0].item() == doctest::Approx(1.5).epsilon(0.07));
+  const auto least = multinomial(tensor({5e-324}, kFloat64), 50, true).to_vector<int64_t>();
+  CHECK(least == std::vector<int64_t>(50, 0));
   CHECK(says(message([&] { multinomial(p, 3); }), "2 non-zero probabilities"));
   CHECK(says(message([&] { multinomial(p, 0); }), "at least one"));
   CHECK(says(message([&] { multinomial(-p, 1); }), "negative"));

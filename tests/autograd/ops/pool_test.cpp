@@ -156,6 +156,21 @@ TEST_CASE("with ceil_mode a window may be larger than the input, as far as a str
     CHECK_THROWS_WITH_AS(max_pool2d(x, 4, 2, 0, 1, ceil), Contains("covers 4 elements"), Error);
 }
 
+TEST_CASE("windows that begin far beside the input cover what lies in it") {
+  const Tensor x = -arange(1, 11).to(kFloat64).reshape({1, 1, 10});
+  for (const int64_t far : {int64_t{10}, int64_t{1} << 31, (int64_t{1} << 31) + 1,
+                            (int64_t{1} << 32) + 1, int64_t{1} << 40})
+    for (const Dtype d : {kFloat16, kFloat32, kFloat64}) {
+      const Tensor in = x.to(d).clone().requires_grad_();
+      const Tensor y = max_pool1d(in, 3, 1, far, far);
+      CHECK(same_bits(y.detach(), in.detach()));
+      y.sum().backward();
+      CHECK(same_bits(in.grad(), ones({1, 1, 10}, d)));
+    }
+  CHECK_THROWS_WITH_AS(avg_pool1d(zeros({1, 1, 0}), 2, 3, 0, true), Contains("covers 2 elements"),
+                       Error);
+}
+
 TEST_CASE("windows of fractional pooling are placed in float32, of halves as well") {
   const Tensor x = rand({1, 1, 453, 453}), samples = full({1, 1, 2}, 0.3, kBFloat16);
   const auto [y, at] = fractional_max_pool2d(x.to(kBFloat16), 2, 301, samples);
