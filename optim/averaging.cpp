@@ -111,11 +111,10 @@ void AveragedModel::swap_out(nn::Module& model) {
   HALFTAPE_CHECK(!own_.empty(), "AveragedModel::swap_out: the averages are in no model");
   const OrderedDict<std::string, Tensor> values = tensors_of(model);
   const NoGradGuard no_grad;
-  for (size_t i = 0; i < averages_.size(); ++i) {
-    const Tensor& value = values[averages_[i].key()];
-    if (i >= parameters_) averages_[i]->copy_(value);
-    value.copy_(own_[i]);
-  }
+  // All before any: a buffer may have several names.
+  for (size_t i = parameters_; i < averages_.size(); ++i)
+    averages_[i]->copy_(values[averages_[i].key()]);
+  for (size_t i = 0; i < averages_.size(); ++i) values[averages_[i].key()].copy_(own_[i]);
   own_.clear();
 }
 
@@ -161,12 +160,14 @@ void AveragedModel::load_state_dict(const AveragedModelState& saved) {
 }
 
 namespace {
-/// Calls f(momentum option, layer) for each batch norm of the model, always in the same order.
+/// Calls f(momentum option, layer) once for each batch norm of the model, however many names it
+/// has, always in the same order.
 template <class F>
 void each_batch_norm(nn::Module& model, const F& f) {
+  std::set<const nn::Module*> met;
   model.apply([&](nn::Module& module) {
-    if (auto* norm = dynamic_cast<nn::detail::BatchNorm*>(&module))
-      f(norm->options.momentum(), *norm);
+    auto* norm = dynamic_cast<nn::detail::BatchNorm*>(&module);
+    if (norm && met.insert(&module).second) f(norm->options.momentum(), *norm);
   });
 }
 }  // namespace

@@ -165,6 +165,32 @@ TEST_CASE("a buffer that changes while the averages are in the model changes the
   CHECK(model.mean[0].item<double>() == std::sin(0.3 + 2));
 }
 
+TEST_CASE("a layer with two names keeps its averages, its statistics and its momentum") {
+  nn::BatchNorm1d norm(nn::BatchNormOptions(3).affine(false).momentum(0.25));
+  nn::Linear layer(2, 3);
+  nn::Module both;
+  both.register_module("layer", layer);
+  both.register_module("a", norm), both.register_module("b", norm);
+  const auto forward = [&](const Tensor& x) { return norm(layer(x)); };
+  forward(randn({8, 2}));
+  AveragedModel averaged(both);
+  averaged.update_parameters(both);
+  const std::vector<Tensor> own = copies(both);
+  Tensor mean;
+  {
+    const auto in = averaged.swapped_in(both);
+    {
+      const optim::FreshStatistics fresh(both);
+      forward(randn({16, 2}));
+    }
+    mean = norm->running_mean.clone();
+  }
+  CHECK(norm->options.momentum() == 0.25);
+  check_same(copies(both), own);
+  averaged.copy_to(both);
+  CHECK(norm->running_mean.equal(mean));
+}
+
 TEST_CASE("an optimizer with master weights trains on after a look at the averages") {
   const auto train = [](bool look) {
     manual_seed(0);
