@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
@@ -18,8 +19,9 @@ namespace {
 std::vector<Tensor> gradients(ArrayRef<Tensor> parameters, const char* call, ScaledGrads scaled) {
   separate_gradients(parameters);
   std::vector<Tensor> grads;
+  std::set<const void*> met;  // a layer with two names is listed twice
   for (const Tensor& p : parameters)
-    if (p.grad().defined()) grads.push_back(p.grad());
+    if (p.grad().defined() && met.insert(p.impl()).second) grads.push_back(p.grad());
   const auto use = scaled == ScaledGrads::Allow ? GradTag::Use::Scaled : GradTag::Use::Unscaled;
   for (const Tensor& g : grads) check_mark(g, call, use);
   return grads;

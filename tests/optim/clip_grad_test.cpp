@@ -257,3 +257,20 @@ TEST_CASE("no region's policy casts what is clipped") {
     CHECK(w.grad().allclose(full({1}, 1e5), 1e-6));
   }
 }
+
+TEST_CASE("a parameter that is listed twice is clipped once") {
+  const Tensor p = zeros({2}).requires_grad_(), q = zeros({1}).requires_grad_();
+  const auto set = [&] {
+    p.mutable_grad() = tensor({3.f, 4.f});
+    q.mutable_grad() = tensor({12.f});
+  };
+  set();
+  CHECK(nn::utils::clip_grad_norm_({p, q, p}, 6.5) == 13);
+  CHECK(p.grad().allclose(tensor({1.5f, 2.f})));
+  CHECK(q.grad().allclose(tensor({6.f})));
+  set();
+  const Tensor held = p.grad();
+  CHECK(nn::utils::clip_grad_norm_({p, p}, 10, kInf) == 4);
+  nn::utils::clip_grad_value_({p, p}, 3.5);
+  CHECK(p.grad().equal(tensor({3.f, 3.5f})));
+}
