@@ -12,6 +12,11 @@ using LRSchedulers = std::vector<std::shared_ptr<LRScheduler>>;
 /// A schedule made of others. Throws when there are none, or when they set the rates of several
 /// optimizers.
 class ComposedScheduler : public LRScheduler {
+ public:
+  // A copy would share the parts.
+  ComposedScheduler(ComposedScheduler&&) = default;
+  ComposedScheduler& operator=(ComposedScheduler&&) = default;
+
  protected:
   ComposedScheduler(const char* name, const ScheduledGroups& optimizer, LRSchedulers schedulers);
   std::vector<double> get_lrs() override { return get_current_lrs(); }

@@ -27,6 +27,11 @@ struct TwoRates {
 
 }  // namespace
 
+// A copy would share the parts.
+static_assert(!std::is_copy_constructible_v<optim::SequentialLR> &&
+              !std::is_copy_assignable_v<optim::ChainedScheduler> &&
+              std::is_move_constructible_v<optim::SequentialLR>);
+
 TEST_CASE("a schedule's state that does not fit is refused with all that is wrong") {
   TwoRates g;
   StepLR schedule(g.optimizer, 7);
