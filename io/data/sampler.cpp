@@ -203,6 +203,7 @@ void RandomSampler::load(serialize::InputArchive& archive) {
   const size_t index = read_index(archive, size_), epoch = archive.read("epoch");
   auto drawn_from = saved_mt19937(archive);
   seed_ = archive.read("seed");
+  own_seed_ = !drawn_from;  // whatever this one was made with
   drawn_from_ = drawn_from;
   set_epoch(epoch);
   index_ = index;

@@ -124,6 +124,38 @@ TEST_CASE("so does a loader whose sampler draws LibTorch's orders") {
   set_random_state(before);
 }
 
+TEST_CASE("whether a sampler has a seed of its own comes from the state") {
+  const RandomState before = get_random_state();
+  set_cpu_random_engine(RandomEngine::Mt19937);
+  const auto epochs = [](samplers::RandomSampler& sampler) {
+    std::vector<size_t> all;
+    for (int epoch = 0; epoch < 3; ++epoch, sampler.reset())
+      while (const auto batch = sampler.next(kBatch))
+        all.insert(all.end(), batch->begin(), batch->end());
+    return all;
+  };
+  for (const bool seeded : {true, false}) {
+    const auto made = [](bool with_seed) {
+      return with_seed ? samplers::RandomSampler(kSize, kSeed) : samplers::RandomSampler(kSize);
+    };
+    manual_seed(5);
+    samplers::RandomSampler saved = made(seeded), other = made(!seeded);
+    serialize::OutputArchive out;
+    saved.save(out);
+    const RandomState state = get_random_state();
+    const std::vector<size_t> expected = epochs(saved);
+    std::ostringstream file;
+    out.save_to(file);
+    std::istringstream again(file.str());
+    serialize::InputArchive in;
+    in.load_from(again);
+    set_random_state(state);
+    other.load(in);
+    CHECK(epochs(other) == expected);
+  }
+  set_random_state(before);
+}
+
 TEST_CASE("what was loaded ahead is not part of a loader's state") {
   for (const size_t workers : {0, 1, 4}) {
     auto loader = loader_of(samplers::RandomSampler(kSize, kSeed), workers, false);
