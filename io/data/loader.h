@@ -157,6 +157,7 @@ class DataLoaderBase {
   void drop_prefetched() {
     shuttle_.drain();
     positions_.clear();
+    failed_ = nullptr;
     order_anew();
   }
 
@@ -238,6 +239,7 @@ class DataLoaderBase {
   std::optional<Batch> await() {
     for (;;) {
       prefetch();
+      if (failed_ && positions_.empty()) std::rethrow_exception(std::exchange(failed_, nullptr));
       const auto pop = [this] { return shuttle_.pop_result(options_.timeout); };
       std::optional<Result> result = options_.enforce_ordering ? sequencer_.next(pop) : pop();
       if (!result) return std::nullopt;
@@ -254,9 +256,17 @@ class DataLoaderBase {
     }
   }
 
+  /// What the sampler throws comes after the batches before it.
   void prefetch() {
-    while (!exhausted_ && positions_.size() < options_.max_jobs) {
-      Job job{.sequence_number = issued_, .request = draw()};
+    while (!exhausted_ && !failed_ && positions_.size() < options_.max_jobs) {
+      Job job;
+      job.sequence_number = issued_;
+      try {
+        job.request = draw();
+      } catch (...) {
+        failed_ = std::current_exception();
+        return;
+      }
       if (!job.request) {
         exhausted_ = true;
         return;
@@ -273,7 +283,8 @@ class DataLoaderBase {
   }
 
   bool pin_;
-  bool exhausted_ = false;  // nothing more to draw
+  bool exhausted_ = false;               // nothing more to draw
+  std::exception_ptr failed_ = nullptr;  // what drawing threw
   bool joined_ = false;
   size_t issued_ = 0;               // jobs
   std::deque<Position> positions_;  // after each job that has been issued and not passed on
