@@ -2,6 +2,7 @@
 // out.
 #pragma once
 #include <atomic>
+#include <locale>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
@@ -47,6 +48,7 @@ std::string in_its_name(std::string text);
 template <class... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // a global one may group digits
   (text << ... << parts);
   return text.str();
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <locale>
 #include <mutex>
 #include <sstream>
 #include <utility>
@@ -112,6 +113,7 @@ std::string microseconds(int64_t ns) {
 /// What the viewer shows of an event that was chosen.
 std::string arguments(const Event& e) {
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // a global one may group digits
   text << '{';
   if (e.has_value)
     text << "\"output\":\"" << e.dtype << ' ' << e.shape

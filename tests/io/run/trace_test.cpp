@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <locale>
 #include <thread>
 
 #include <halftape/halftape.h>
@@ -113,6 +114,25 @@ TEST_CASE("an op that outlives its trace is in none") {
   CHECK(traced_events(folder / "1.json").empty());
   REQUIRE(traced_events(folder / "2.json").size() == 1);
   CHECK(traced_events(folder / "2.json")[0].name == "good");
+}
+
+TEST_CASE("numbers have no groups of digits, whatever the program's locale") {
+  struct Groups : std::numpunct<char> {
+    char do_thousands_sep() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  TempFolder folder;
+  const std::locale before = std::locale::global(std::locale(std::locale(), new Groups));
+  {
+    const Trace trace(folder / "trace.json");
+    (void)(ones({5000}, requires_grad()) + 1);
+  }
+  const std::string said = message([] { (void)(ones({5000}) + ones({4000})); });
+  std::locale::global(before);
+  const std::string text = testing::read_bytes(folder / "trace.json");
+  CHECK(has(text, "\"bytes\":20000,"));
+  CHECK(has(text, "[5000]"));
+  CHECK(has(said, "[5000]"));
 }
 
 TEST_CASE("a trace that cannot be written throws from stop() and warns from its destructor") {
