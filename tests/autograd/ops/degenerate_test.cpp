@@ -62,6 +62,16 @@ TEST_CASE("layout calls of nothing, of one and of no dimension give the tensor b
   CHECK(eye(3, 0).sizes() == Shape{3, 0});
 }
 
+TEST_CASE("a part without elements is contiguous, and has any view of its size") {
+  const Tensor x = zeros({0, 4, 6}).requires_grad_(), part = x.slice(2, 0, 3);
+  CHECK(part.is_contiguous());
+  CHECK(part.view({0, 12}).sizes() == Shape{0, 12});
+  CHECK(part.view({-1}).sizes() == Shape{0});
+  part.view({3, 0}).sum().backward();
+  CHECK(x.grad().sizes() == x.sizes());
+  CHECK_FALSE(zeros({2, 4, 6}).slice(2, 0, 3).is_contiguous());
+}
+
 TEST_CASE("an index prints as it is written, and a number of an integer tensor is an index") {
   const auto text = [](const indexing::TensorIndex& index) {
     std::ostringstream out;
