@@ -56,7 +56,9 @@ class SummaryPass final : detail::ResultWatcher {
    private:
     void restore() noexcept {
       for (const auto& [module, training] : training_) module->training_ = training;
-      for (const auto& [tensor, own] : lent_) tensor.set_data(own);
+      // From the last one: a tensor with two names was lent twice.
+      for (auto lent = lent_.rbegin(); lent != lent_.rend(); ++lent)
+        lent->first.set_data(lent->second);
     }
     void lend_copy(const Tensor& tensor) {
       if (!tensor.defined() || !tensor.is_leaf()) return;

@@ -109,6 +109,18 @@ TEST_CASE("summary counts the bytes of buffers, those of one with two names once
   CHECK(summary(Tied()).buffer_bytes == 10);
 }
 
+TEST_CASE("summary gives a buffer with two names its own bytes back") {
+  struct Net : nn::Module {
+    Tensor a = register_buffer("a", zeros({2})), b = register_buffer("b", a);
+    nn::Linear layer = register_module("layer", nn::Linear(2, 2));
+    Tensor forward(const Tensor& x) { return layer(x) + a; }
+  };
+  const auto net = std::make_shared<Net>();
+  const void* const bytes = net->a.const_data_ptr();
+  summary(net, {1, 2});
+  CHECK(net->a.const_data_ptr() == bytes);
+}
+
 TEST_CASE("summary refuses a null pointer and an empty holder") {
   const std::string refusal = "summary: no model, but a null pointer or an empty holder";
   const std::shared_ptr<LinearImpl> none;
