@@ -153,7 +153,9 @@ inline Tensor leaky_relu(Tensor x, const LeakyReLUFuncOptions& o = {}) {
   return o.inplace() ? leaky_relu_(x, slope) : halftape::leaky_relu(x, slope);
 }
 /// Draws a slope for each element where the options say training, else takes their mean.
-inline Tensor rrelu(const Tensor& x, const RReLUFuncOptions& o = {}) {
+inline Tensor rrelu(Tensor x, const RReLUFuncOptions& o = {}) {
+  if (o.inplace() && !o.training() && o.lower() <= o.upper())
+    return leaky_relu_(x, (o.lower() + o.upper()) / 2);
   const Tensor y = halftape::rrelu(x, o.lower(), o.upper(), o.training());
   return o.inplace() ? x.copy_(y) : y;
 }

@@ -101,7 +101,15 @@ TEST_CASE("whatever has the option inplace writes to its input what it gives oth
     CHECK(testing::same_bits(y, apart));
     CHECK(testing::same_bits(x, apart));
     CHECK(y.data_ptr() == x.data_ptr());
+    // What backward needs is saved before it is overwritten.
+    const Tensor leaf = given.clone().requires_grad_();
+    CHECK_NOTHROW(made(row, kFloat32).forward({leaf * 1}).sum().backward());
     ++tested;
   }
+  const nn::RReLU evaluated(nn::RReLUOptions().lower(0.25).upper(0.75).inplace(true));
+  evaluated->eval();
+  const Tensor leaf = tensor({-4.f, 2.f}).requires_grad_();
+  CHECK_NOTHROW(evaluated->forward(leaf * 1).sum().backward());
+  CHECK(leaf.grad().equal(tensor({0.5f, 1.f})));
   CHECK(tested > 25);
 }
