@@ -1,6 +1,7 @@
 // The base of all modules: named parameters, buffers and submodules; Cloneable, for modules that
 // can make another of their kind. Spelled as in LibTorch's torch::nn.
 #pragma once
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -55,6 +56,14 @@ void collect_tensors(const T& value, std::vector<Tensor>& into) {
   } else if constexpr (requires { value.template try_get<Tensor>(); }) {  // AnyValue
     if (const Tensor* tensor = value.template try_get<Tensor>()) into.push_back(*tensor);
   }
+}
+
+/// The elements of a container, copied: it may be the one to which they are added.
+template <class Container>
+auto elements_of(const Container& container) {
+  std::vector<std::decay_t<decltype(*std::begin(container))>> all;
+  for (const auto& element : container) all.push_back(element);
+  return all;
 }
 
 /// The module that a holder holds; a module itself.

@@ -90,6 +90,16 @@ TEST_CASE("extend() appends what a container holds and shares it") {
   CHECK(a->size() == 4);
   CHECK(a[1] == b[0]);
   CHECK(a->named_children().keys() == Names{"0", "1", "2", "3"});
+  b->extend(*b);  // itself
+  CHECK(b->size() == 4);
+  CHECK(b[2] == b[0]);
+  nn::ModuleList list(nn::Linear(2, 2), nn::Tanh());
+  list->extend(*list);
+  CHECK(list->size() == 4);
+  CHECK(list->ptr(3) == list->ptr(1));
+  nn::ParameterList parameters(ones({2}), zeros({3}));
+  *parameters += *parameters;
+  CHECK(parameters->size() == 4);
 }
 
 TEST_CASE("a holder of Sequential is shared; its clone is another with the same names and values") {

@@ -52,7 +52,7 @@ class ModuleListImpl : public Cloneable<ModuleListImpl, ContainerModule> {
   }
   template <class Container>
   void extend(const Container& container) {
-    for (const auto& module : container) push_back(module);
+    for (const auto& module : detail::elements_of(container)) push_back(module);
   }
 
   /// A module by its place; with M, as an M. Throws for an index out of range and for another type.

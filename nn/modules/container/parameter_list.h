@@ -24,7 +24,7 @@ class ParameterListImpl : public Cloneable<ParameterListImpl, ContainerModule> {
   /// append() for each element of a container: tensors, or another list.
   template <class Container>
   void extend(const Container& container) {
-    for (const auto& parameter : container) append(parameter);
+    for (const auto& parameter : detail::elements_of(container)) append(parameter);
   }
   template <class Container>
   ParameterListImpl& operator+=(const Container& container) {

@@ -85,7 +85,7 @@ class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
   /// push_back() for each element of a container, for example of another Sequential.
   template <class Container>
   void extend(const Container& container) {
-    for (const auto& part : container) push_back(part);
+    for (const auto& part : detail::elements_of(container)) push_back(part);
   }
 
   /// Calls the first part with the arguments and returns the result of the last. Throws when empty,
