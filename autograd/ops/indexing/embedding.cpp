@@ -165,7 +165,7 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm, 
   const NoGradGuard no_grad;
   const Tensor index = detail::reshaped(indices.to(kInt64), {indices.numel()});
   const Tensor rows = rows_of("embedding_renorm_", weight, index, {}, false);
-  const Tensor wide = rows.to(compute_dtype(rows.dtype()));
+  const Tensor wide = rows.to(kFloat64);  // powers of a float32 may be beyond its range
   const Tensor length = norm(wide, norm_type, {1}, true);
   const Tensor scaled = where(length > max_norm, wide * (max_norm / (length + 1e-7)), wide);
   weight.index_copy_(0, index, scaled.to(rows.dtype()));  // equal indices write equal rows

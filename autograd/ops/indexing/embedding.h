@@ -25,7 +25,8 @@ Tensor embedding_renorm_(Tensor weight, const Tensor& indices, double max_norm,
 
 /// Bags of rows of weight: (num, C) → (bags, C), dtype of weight. indices: (bags, length), or (n)
 /// with `offsets`, (bags), where each bag begins: rising from 0, at most n, else it throws. A bag
-/// without rows is 0. Halves are reduced in float32 and rounded once.
+/// without rows is 0. Equal maxima share the gradient. Halves are reduced in float32 and rounded
+/// once.
 /// per_sample_weights: factors of the rows, in the shape of indices and the dtype of weight; only
 /// for sums. include_last_offset: offsets has one entry more, n, the end of the last bag. The row
 /// padding_idx is left out, and not counted by the mean. Throws where an index names no row.

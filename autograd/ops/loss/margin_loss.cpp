@@ -73,7 +73,7 @@ Tensor cosine_embedding_loss(const Tensor& first, const Tensor& second, const Te
   const Tensor u = a.to(compute_dtype(dtype)), v = b.to(compute_dtype(dtype));
   constexpr double tiny = 1e-12;  // PyTorch's: the cosine of a vector of zeros is 0
   const auto squares = [](const Tensor& t) { return sum(square(t), {-1}) + tiny; };
-  const Tensor cosine = sum(u * v, {-1}) / sqrt(squares(u) * squares(v));
+  const Tensor cosine = sum(u * v, {-1}) / (sqrt(squares(u)) * sqrt(squares(v)));
   const Tensor losses = where(y == 1, 1 - cosine, 0) + where(y == -1, relu(cosine - margin), 0);
   return reduced("cosine_embedding_loss", losses, reduction).to(dtype);
 }

@@ -178,6 +178,13 @@ TEST_CASE("renorm leaves what is short enough as it is, in place too") {
   CHECK(renorm(x, kInf, 0, 0).abs().sum().item() == 0);
   // The squares are no finite float32.
   CHECK(renorm(full({1, 4}, 1e30), 2, 0, 2).equal(ones({1, 4})));
+  for (const double order : {2.0, 8.0}) {
+    const Tensor table = full({1, 4}, order == 2 ? 1e30 : 1e5);
+    embedding_renorm_(table, tensor({0}), 2, order);
+    CHECK(table.allclose(full({1, 4}, 2 / std::pow(4, 1 / order))));
+  }
+  const Tensor far = full({1, 1}, 1e10);
+  CHECK(cosine_embedding_loss(far, far, ones({1})).item() == 0);
   Tensor z = x.clone();
   CHECK(z.renorm_(2, 0, 1).equal(y));
   CHECK(renorm(zeros({0, 2}), 2, 0, 1).sizes() == Shape{0, 2});
