@@ -107,8 +107,13 @@ void Node::run_hooks(Grads& g) const {
     const auto [number, at, hook] = extras_->hooks[i];
     if (!hook || !has_arrived(at)) continue;
     if (!g[at].unique()) g[at] = g[at].clone();
-    const Tensor given = in_own_dtype(at), changed = hook(given);
-    if (!changed.defined()) continue;
+    const Tensor given = in_own_dtype(at);
+    const uint64_t version = given.version();
+    const Tensor changed = hook(given);
+    if (!changed.defined()) {
+      if (given.version() != version) g[at] = given;  // which may be a copy
+      continue;
+    }
     HALFTAPE_CHECK(changed.sizes() == given.sizes(), "backward: a hook on the output of `", name_,
                    "` gave a gradient of shape ", changed.sizes(), " for one of shape ",
                    given.sizes());

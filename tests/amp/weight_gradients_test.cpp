@@ -101,6 +101,13 @@ TEST_CASE("who looks at a cast weight's gradient sees it in half, and it goes on
   linear(x, half).backward(g);
   CHECK(w.grad().item() == 4096);
 
+  // And what it writes into the one that it sees.
+  half = w.to(kFloat16);
+  half.register_hook([](const Tensor& grad) { grad.mul_(2); });
+  w.mutable_grad().zero_();
+  linear(x, half).backward(g);
+  CHECK(w.grad().item() == 4096);
+
   half = w.to(kFloat16);
   const Tensor asked = autograd::grad({linear(x, half)}, {half}, {g})[0];
   CHECK(asked.dtype() == kFloat16);
