@@ -347,10 +347,13 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
     return same_handle(x);
   }
   x.impl()->set_value(y.array());
-  if (!leaf && x.impl()->base)
+  if (!leaf && x.impl()->base) {
     x.impl()->renew();  // it remains a view of its base
-  else if (!leaf)
+  } else if (!leaf) {
+    const uint32_t writes = x.impl()->rewritten;
     x.impl()->set_history(y.impl()->history);
+    x.impl()->rewritten = writes;  // its views keep their histories
+  }
   return same_handle(x);
 }
 

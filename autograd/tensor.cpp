@@ -89,6 +89,11 @@ void TensorImpl::catch_up() {
 }
 
 void TensorImpl::renew() {
+  if (!Tensor(base).requires_grad()) {
+    set_history({});
+    seen = base->rewritten;
+    return;
+  }
   const AutoGradMode recording(true);
   const Tensor again = as_strided(Tensor(base), value.shape(), value.strides(), value.offset());
   set_history(again.impl()->history);
@@ -342,7 +347,10 @@ Tensor Tensor::detach() const {
 Tensor& Tensor::detach_() const {
   array();
   HALFTAPE_CHECK(!impl_->is_view, "detach_: a view cannot leave its base's graph; use detach()");
+  const uint32_t writes = impl_->rewritten;
   impl_->set_history({});
+  impl_->rewritten = writes;  // views keep their histories, as nothing was written
+  requires_grad_(false);
   return const_cast<Tensor&>(*this);  // NOLINT: const as LibTorch's
 }
 

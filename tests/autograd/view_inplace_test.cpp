@@ -385,6 +385,21 @@ TEST_CASE("a number that the dtype cannot hold is refused in place, and changes 
   CHECK(ones({1}, kInt64).fill_(2.75).item() == 2);
 }
 
+TEST_CASE("views outlast a write to a tensor that is not contiguous, where nothing is recorded") {
+  Tensor d = tensor({0.f, 1.f, 2.f, 3.f}).view({2, 2}).t().detach();
+  const Tensor row = d[0];
+  d.mul_(2);
+  CHECK((row + 1).to_vector() == std::vector<double>{1, 5});
+  d.fill_(3);
+  CHECK(row.sum().item() == 6);
+  const Tensor x = tensor({0.f, 1.f, 2.f, 3.f}).requires_grad_();
+  Tensor y = (x * 2).view({2, 2}) * 1;
+  const Tensor first = y[0];
+  y.t_();
+  first.sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{2, 2, 0, 0});
+}
+
 TEST_CASE("a write through a view that its base's history cannot follow changes nothing") {
   Tensor base = empty_strided({2, 3}, {1, 2}).fill_(0);
   const Tensor w = ones({3}).requires_grad_();

@@ -408,6 +408,24 @@ TEST_CASE("backward into chosen inputs adds to each of them once") {
   CHECK(k.grad().item<double>() == 1);
 }
 
+TEST_CASE("a tensor leaves the graph alone, and its views stay in it") {
+  const Tensor x = leaf({1, 2, 3, 4}), w = leaf({5, 6});
+  Tensor y = x * 2;
+  const Tensor v = y.slice(0, 0, 2);
+  y.detach_();
+  CHECK_FALSE(y.requires_grad());
+  (v * 3).sum().backward();
+  CHECK(x.grad().to_vector() == Values{6, 6, 0, 0});
+  y.mul_(2);  // what a view shows now is no part of the graph
+  CHECK_FALSE(v.requires_grad());
+  const Tensor p = leaf({1, 2});
+  p.detach_();
+  CHECK_FALSE(p.requires_grad());
+  (p * w).sum().backward();
+  CHECK_FALSE(p.grad().defined());
+  CHECK(p.mul_(2).to_vector() == Values{2, 4});
+}
+
 TEST_CASE("a tensor whose gradient is retained may be detached and then written") {
   const Tensor x = leaf({1, 2});
   for (const bool keeps_history : {false, true}) {
