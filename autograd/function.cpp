@@ -45,8 +45,11 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   const variable_list to_save = std::move(context.to_save_), dirty = std::move(context.dirty_),
                       constant = std::move(context.non_differentiable_);
   context.to_save_ = context.dirty_ = context.non_differentiable_ = {};
-  for (const Tensor& t : dirty)
+  for (const Tensor& t : dirty) {
     HALFTAPE_CHECK(find(inputs, t) >= 0, name(), ": mark_dirty() of a tensor that is no input");
+    HALFTAPE_CHECK(find(outputs, t) >= 0, name(),
+                   ": mark_dirty() of an input that forward() does not return");
+  }
   if (!records(inputs)) return outputs;
 
   for (const Tensor& t : inputs) next.push_back(t.gradient_edge());
@@ -83,9 +86,10 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   }
   for (const Tensor& t : to_save) {
     const int output = find(outputs, t);
-    context.saved_.push_back(!t.defined()  ? Saved()
-                             : output >= 0 ? Saved(t.array(), static_cast<uint32_t>(output))
-                                           : Saved(t));
+    const bool derived = output >= 0 && t.is_floating_point() && find(constant, t) < 0;
+    context.saved_.push_back(!t.defined() ? Saved()
+                             : derived    ? Saved(t.array(), static_cast<uint32_t>(output))
+                                          : Saved(t));
   }
   context.node_ = this;
   saves_ = !context.saved_.empty();

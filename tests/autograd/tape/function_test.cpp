@@ -60,6 +60,30 @@ struct Doubled : Function<Doubled> {
   static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
 };
 
+/// Changes its input and does not say that this is a result.
+struct Unreturned : Function<Unreturned> {
+  static Tensor forward(AutogradContext* ctx, Tensor x) {
+    x.mul_(2);
+    ctx->mark_dirty({x});
+    return x + 1;
+  }
+  static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+};
+
+/// x where x is positive, else 0, and the mask, a constant, which it saves.
+struct Masked : Function<Masked> {
+  static variable_list forward(AutogradContext* ctx, const Tensor& x) {
+    const Tensor mask = (x > 0).to(x.dtype());
+    ctx->mark_non_differentiable({mask});
+    ctx->save_for_backward({mask});
+    ctx->set_materialize_grads(false);
+    return {x * mask, mask};
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list g) {
+    return {g[0] * ctx->get_saved_variables()[0]};
+  }
+};
+
 /// Sum and product of a list. Without `materialize`, missing gradients are undefined.
 struct Both : Function<Both> {
   static inline bool materialize = true;
@@ -92,6 +116,16 @@ struct Through : Function<Through> {
 };
 
 }  // namespace
+
+TEST_CASE("an input that is changed must be returned, and a constant result has no history") {
+  const Tensor changed = leaf({1, 2}) * 1;
+  CHECK_THROWS_WITH_AS(Unreturned::apply(changed), doctest::Contains("does not return"), Error);
+  const Tensor x = leaf({1, -2});
+  const Tensor y = Masked::apply(x)[0];
+  const Tensor gx = autograd::grad({y.sum()}, {x}, {}, true, true)[0];
+  CHECK(gx.to_vector() == Values{1, 0});
+  CHECK_FALSE(gx.requires_grad());
+}
 
 TEST_CASE("a user's op has the gradients of its rule, and derivatives of these") {
   const Tensor x = leaf({1, 2}), w = leaf({3, -1});
