@@ -18,12 +18,10 @@ namespace {
 class Segment final : public SavedHooks {
  public:
   Segment(std::function<TensorList(const TensorList&)> f, const TensorList& inputs)
-      : f_(std::move(f)), inputs_(inputs), policy_(policy_snapshot()) {
-    for (const Tensor& t : inputs_) versions_.push_back(t.defined() ? t.version() : 0);
-  }
+      : f_(std::move(f)), inputs_(inputs.begin(), inputs.end()), policy_(policy_snapshot()) {}
 
-  TensorList first_run() {
-    TensorList outputs = run(false);
+  TensorList first_run(const TensorList& inputs) {
+    TensorList outputs = run(inputs, false);
     finished_ = true;
     return outputs;
   }
@@ -54,10 +52,35 @@ class Segment final : public SavedHooks {
     Device device;
   };
 
-  TensorList run(bool again) {
+  /// What an input was. A tensor that may get a history from here, by a write in place, is not
+  /// held: it would hold itself.
+  struct Input {
+    explicit Input(const Tensor& t) {
+      if (!t.defined()) return;
+      version = t.version();
+      if (t.requires_grad() && t.is_leaf()) {
+        leaf = t;
+        return;
+      }
+      array = t.array();
+      if (t.requires_grad()) edge = t.gradient_edge();
+    }
+    Tensor tensor() const {
+      if (!array.defined()) return leaf;
+      Tensor again(array);
+      again.impl()->history = edge;
+      return again;
+    }
+    uint64_t version = 0;
+    Tensor leaf;
+    Array array;
+    Edge edge;
+  };
+
+  TensorList run(const TensorList& inputs, bool again) {
     const Scope hooks(this);
     const DrawScope drawn(draws_, again);
-    return f_(inputs_);
+    return f_(inputs);
   }
 
   [[noreturn]] void other_work() const {
@@ -74,10 +97,14 @@ class Segment final : public SavedHooks {
   }
 
   void run_again() {
-    for (size_t i = 0; i < inputs_.size(); ++i)
-      HALFTAPE_CHECK(!inputs_[i].defined() || inputs_[i].version() == versions_[i],
-                     "checkpoint: input ", i, " of shape ", inputs_[i].sizes(),
+    TensorList inputs;
+    for (const Input& input : inputs_) {
+      const Tensor x = input.tensor();
+      HALFTAPE_CHECK(!x.defined() || x.version() == input.version, "checkpoint: input ",
+                     inputs.size(), " of shape ", x.sizes(),
                      " was changed in place after the call; clone() it before the change");
+      inputs.push_back(x);
+    }
     const AutoGradMode recording(true);
     // A copy for this run alone, so that its cached casts end with the run.
     const std::shared_ptr<DtypePolicy> policy = policy_ ? policy_->snapshot() : nullptr;
@@ -88,7 +115,7 @@ class Segment final : public SavedHooks {
     const ScopedValue again(again_, true);
     const ScopedValue<size_t> counted(count_, 0);  // f may still be in its first run
     try {
-      run(true);
+      run(inputs, true);
       if (finished_ && bytes_.size() != layouts_.size()) other_work();
     } catch (...) {
       bytes_.clear();
@@ -98,8 +125,7 @@ class Segment final : public SavedHooks {
 
   std::recursive_mutex mutex_;
   std::function<TensorList(const TensorList&)> f_;
-  TensorList inputs_;
-  std::vector<uint64_t> versions_;
+  std::vector<Input> inputs_;
   std::shared_ptr<DtypePolicy> policy_;
   DrawLog draws_;
   bool again_ = false, finished_ = false;  // whether it runs again; the first run has ended
@@ -113,7 +139,7 @@ class Segment final : public SavedHooks {
 TensorList checkpoint(const std::function<TensorList(const TensorList&)>& f,
                       const TensorList& inputs) {
   if (!GradMode::is_enabled()) return f(inputs);
-  return make_ref<Segment>(f, inputs)->first_run();
+  return make_ref<Segment>(f, inputs)->first_run(inputs);
 }
 
 Tensor checkpoint(const std::function<Tensor(const TensorList&)>& f, const TensorList& inputs) {

@@ -209,9 +209,23 @@ TEST_CASE("checkpoint() leaves no tensor and no node alive") {
     const Tensor x = leaf({4, 8}, 3);
     checkpoint(net.part, {x}).sum().backward();
     const Tensor unused = checkpoint(net.part, {x});
-    const NoGradGuard no_grad;
-    checkpoint(net.part, {x});
-    CHECK(net.runs == 4);
+    {
+      const NoGradGuard no_grad;
+      checkpoint(net.part, {x});
+      CHECK(net.runs == 4);
+    }
+    // An input that takes the result in keeps itself alive no more than others.
+    const Tensor w = leaf({3}, 4);
+    const std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
+      return tanh(in[0] * w);
+    };
+    for (const bool recorded : {false, true}) {
+      Tensor y = recorded ? leaf({3}, 5) * 1 : ones({3}, kFloat64);
+      y.add_(checkpoint(f, {y}));
+      CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("input 0 of shape"), Error);
+      Tensor dropped = recorded ? leaf({3}, 5) * 1 : ones({3}, kFloat64);
+      dropped.add_(checkpoint(f, {dropped}));
+    }
   }
   CHECK(detail::TensorImpl::live_count() == tensors);
   CHECK(Node::live_count() == nodes);
