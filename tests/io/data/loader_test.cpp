@@ -282,29 +282,6 @@ TEST_CASE("without workers the dataset's exception comes as it is, and the loop 
   CHECK(std::distance(i, loader->end()) == 3);
 }
 
-TEST_CASE("what a sampler throws comes after the batches before it, and no batch is lost") {
-  /// Throws once, at its third call.
-  struct Throwing : samplers::SequentialSampler {
-    using SequentialSampler::SequentialSampler;
-    std::optional<std::vector<size_t>> next(size_t batch_size) override {
-      if (++calls == 3) throw std::runtime_error("not now");
-      return SequentialSampler::next(batch_size);
-    }
-    int calls = 0;
-  };
-  for (const size_t workers : {0, 1, 4}) {
-    CAPTURE(workers);
-    auto loader = make_data_loader(Tens(20), Throwing(20), with_workers(workers).max_jobs(2));
-    auto i = loader->begin();
-    CHECK(*i == std::vector<int>{0, 10, 20, 30});
-    CHECK(*++i == std::vector<int>{40, 50, 60, 70});
-    CHECK(message<std::runtime_error>([&] { ++i; }) == "not now");
-    CHECK(loader->state_dict().at("sampler.index") == 8);
-    CHECK(*i == std::vector<int>{80, 90, 100, 110});
-    CHECK(std::distance(i, loader->end()) == 3);
-  }
-}
-
 TEST_CASE("something thrown that is no exception arrives as well") {
   struct Thrower : datasets::Dataset<Thrower, int> {
     int get(size_t) override { throw 7; }

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "halftape/autograd/ops/creation/create.h"
@@ -154,6 +157,33 @@ TEST_CASE("whether a sampler has a seed of its own comes from the state") {
     CHECK(epochs(other) == expected);
   }
   set_random_state(before);
+}
+
+TEST_CASE("what a sampler throws comes after the batches before it, and no batch is lost") {
+  /// Throws once, at its third call.
+  struct Throwing : samplers::SequentialSampler {
+    using SequentialSampler::SequentialSampler;
+    std::optional<std::vector<size_t>> next(size_t batch_size) override {
+      if (++calls == 3) throw std::runtime_error("not now");
+      return SequentialSampler::next(batch_size);
+    }
+    int calls = 0;
+  };
+  using Indices = std::vector<size_t>;
+  for (const size_t workers : {0, 1, 4}) {
+    CAPTURE(workers);
+    auto loader = loader_of(Throwing(kSize), workers, false);
+    auto i = loader->begin();
+    CHECK(*i == Indices{0, 1, 2});
+    CHECK(*++i == Indices{3, 4, 5});
+    CHECK(message<std::runtime_error>([&] { ++i; }) == "not now");
+    const auto saved = loader->state_dict();
+    CHECK(*i == Indices{6, 7, 8});
+    CHECK(std::distance(i, loader->end()) == 2);
+    auto resumed = loader_of(samplers::SequentialSampler(kSize), workers, false);
+    resumed->load_state_dict(saved);
+    CHECK(*resumed->begin() == Indices{6, 7, 8});
+  }
 }
 
 TEST_CASE("what was loaded ahead is not part of a loader's state") {
