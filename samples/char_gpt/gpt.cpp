@@ -36,10 +36,9 @@ BlockImpl::BlockImpl(const GPTOptions& o)
 
 Tensor BlockImpl::attention(const Tensor& x) {
   const int64_t B = x.size(0), T = x.size(1), C = x.size(2);
-  // (3, B, heads, T, C / heads)
-  const Tensor qkv =
-      c_attn(x).view({B, T, 3, options.n_head, C / options.n_head}).permute({2, 0, 3, 1, 4});
-  const Tensor y = F::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {},
+  const TensorList qkv = c_attn(x).view({B, T, 3, options.n_head, C / options.n_head}).unbind(2);
+  const auto heads = [](const Tensor& t) { return t.transpose(1, 2); };  // (B, heads, T, C / heads)
+  const Tensor y = F::scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), {},
                                                    is_training() ? options.dropout : 0,
                                                    /*is_causal=*/true);
   return dropout(attn_proj(y.transpose(1, 2).reshape({B, T, C})));
