@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "halftape/core/check.h"
+
 namespace halftape::distributed::nccl {
 
 void CallsUnderWay::add(const Call& call) {
