@@ -99,6 +99,7 @@ def attacks(builder, exercises):
             ('a printed success', signature.format('', 'std::puts("[doctest] Status: SUCCESS!"); std::_Exit(0);'), 'exit code 0'),
             ('a segmentation fault', signature.format('', 'return *reinterpret_cast<volatile uint16_t*>(8);'), 'SIGSEGV'),
             ('a solution', f'#include <solutions/{first.name}.h>\n', 'includes a solution'),
+            ('a solution by another way', f'#include <support/../solutions/{first.name}.h>\n', 'includes a solution'),
             ('disabled cases', '#define DOCTEST_CONFIG_DISABLE\n' + right, 'may not contain'),
             ('a flood', signature.format('', 'for (;;) std::puts("flood");'), 'wrote more than'),
     ]:
@@ -155,11 +156,16 @@ def kit_and_words(builder, exercises):
         start = Path(scratch) / f'class/ann/{exercises[1].name}'
         start.mkdir(parents=True)
         shutil.copyfile(ROOT / f'exercises/solutions/{exercises[1].name}.h', start / 'start.h')
+        odd = Path(os.fsdecode(os.fsencode(scratch) + b'/class/b\xe9b')) / exercises[1].name
+        (odd / 'test.cpp').mkdir(parents=True)
+        shutil.copyfile(start / 'start.h', odd / 'start.h')
         code, said = course('--grade', '--from', Path(scratch) / 'class', '--json', Path(scratch) / 'grades.json')
         grades = json.loads((Path(scratch) / 'grades.json').read_text())
         expect(code == 0 and grades['ann']['points'] == len(exercises[1].cases) and
                grades['ann']['of'] == sum(len(each.cases) for each in exercises) == len(grades['ann']['tests']),
                f'a submission gets its points: {said}')
+        expect(grades['b\udce9b']['points'] == grades['ann']['points'] and 'its test.cpp was changed' in said,
+               f'an odd one gets its points, too: {said}')
         if list((ROOT / 'docs/course').glob('[0-9][0-9]_*.md')):
             code, said = course('--slides', Path(scratch) / 'slides.html')
             text = (Path(scratch) / 'slides.html').read_text()
@@ -170,7 +176,8 @@ def kit_and_words(builder, exercises):
         code, said = course(*arguments)
         expect(code == 2 and said and 'Traceback' not in said, f'{arguments} is refused, with exit code 2: {code}, {said}')
     for arguments, wanted in ((['wat'], 'course: there is no command "wat"; try check, hint, watch, list, or --help'),
-                              (['check', '1', '2'], 'course: one exercise at a time')):
+                              (['check', '1', '2'], 'course: one exercise at a time'),
+                              (['check', '--seed', '3', '1', '2'], 'course: one exercise at a time')):
         expect(course(*arguments) == (2, wanted + '\n'), f'{arguments} is refused in one sentence: {course(*arguments)}')
     for word in ('--help', 'help'):
         code, said = course(word)
