@@ -65,6 +65,11 @@ int run(int argc, char** argv, const std::string& name, const std::string& what,
     if (error)
       return refuse(fmt::format("cannot make the folder '{}': {}", arguments.folder.string(),
                                 error.message()));
+    try {
+      const OutputFile probe("FOLDER", arguments.folder / (std::string(name) + ".csv"));
+    } catch (const FileError& e) {
+      return refuse(e.what());
+    }
   }
   try {
     set_native_bfloat16(false);  // so that every machine prints the text's numbers

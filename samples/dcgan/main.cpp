@@ -180,7 +180,7 @@ void train(const Set& set, const Arguments& a) {
 }
 
 void run(const Arguments& a) {
-  sample::check_picture(a.out);
+  sample::check_picture(a.out, 1);
   if (a.data)
     train(data::datasets::MNIST(*a.data), a);
   else

@@ -27,5 +27,6 @@ fi
 refused "a folder that is not there" "nowhere" --data nowhere
 refused "a batch that is too large" "1442" --batch-size 2000
 refused "a folder for the drawings that is not there" "nowhere" --steps 1 --out nowhere/drawings.png
+refused "greys in a format of colours" "name a .png or .pgm" --out drawings.ppm
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 echo "dcgan keeps its promises"

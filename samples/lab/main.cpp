@@ -85,6 +85,11 @@ void require_positive(const char* option, double value) {
 void check(const Arguments& a) {
   require_positive("--loss-weight", a.loss_weight);
   require_positive("--init-scale", a.init_scale);
+  try {
+    const amp::GradScaler takes_it({.init_scale = a.init_scale});
+  } catch (const Error& e) {
+    throw UserError(fmt::format("--init-scale: {}", e.what()));
+  }
   if (a.lr) require_positive("--lr", *a.lr);
   if (a.training == "char_gpt" && a.epochs)
     throw UserError("--epochs: char_gpt has no epochs; say how long with --steps");
@@ -110,12 +115,6 @@ void claim(const fs::path& folder) {
   } catch (const std::exception& e) {
     throw UserError(fmt::format("--out: {}", e.what()));
   }
-}
-
-std::string command_line(int argc, char** argv) {
-  std::string line = fs::path(argv[0]).filename().string();
-  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", *argv[i] ? argv[i] : "\"\"");
-  return line;
 }
 
 lab::ObserveOptions observe_options(const Arguments& a, const lab::Training& training) {
@@ -201,5 +200,5 @@ int main(int argc, char** argv) {
       "halftape-lab"};
   Arguments a;
   declare(app, a);
-  return sample::run(app, argc, argv, [&] { run(a, command_line(argc, argv)); });
+  return sample::run(app, argc, argv, [&] { run(a, sample::command_line(argc, argv)); });
 }

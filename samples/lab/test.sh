@@ -78,6 +78,7 @@ refused "epochs of char_gpt" "--steps" char_gpt --epochs 2 --out new
 refused "epochs and steps" "excludes" digits --epochs 2 --steps 2 --out new
 refused "a loss of no weight" "loss-weight" digits --loss-weight 0 --out new
 refused "an infinite scale" "init-scale" digits --init-scale inf --out new
+refused "a scale beyond float32" "init-scale" digits --init-scale 1e39 --out new
 refused "shadows between samples" "multiple of --every" digits --every 20 --shadow-every 30 --out new
 refused "a scale that is not tried" "scales" digits --scales 41 --out new
 [ ! -e new ] || fail "a refused run made a folder"

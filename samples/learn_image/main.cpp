@@ -82,11 +82,11 @@ Tensor encoded(const Tensor& x, const Tensor& directions) {
 
 void run(const Arguments& a) {
   const Device device = a.machine.prepare();
-  sample::check_picture(a.out);
   Tensor picture = a.image ? image::load(*a.image) : made_picture(128);
   if (picture.size(0) == 2 || picture.size(0) == 4)  // without alpha
     picture = picture.slice(0, 0, picture.size(0) - 1);
   const int64_t channels = picture.size(0), height = picture.size(1), width = picture.size(2);
+  sample::check_picture(a.out, channels);
 
   // Every pixel's place and colour, and its place encoded. (H · W, …)
   const auto steps_of = [](int64_t n) {

@@ -26,5 +26,8 @@ refused "a file that is not there" "nowhere.png" --image nowhere.png
 refused "a file that is no picture" "expected a PNG" --image page.png
 refused "a folder that is not there" "nowhere" --steps 1 --out nowhere/picture.png
 refused "a name that is none of a picture" ".png" --steps 1 --out picture.gif
+refused "colours in a format of greys" "name a .png or .ppm" --out picture.pgm
+{ printf 'P5\n2 2\n255\n'; printf 'abcd'; } >grey.pgm
+refused "greys in a format of colours" "name a .png or .pgm" --image grey.pgm --out picture.ppm
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 echo "learn_image keeps its promises"

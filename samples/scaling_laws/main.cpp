@@ -59,12 +59,6 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--out", a.out, "where to write the page; \"\" for none")->capture_default_str();
 }
 
-std::string command_line(int argc, char** argv) {
-  std::string line = std::filesystem::path(argv[0]).filename().string();
-  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", *argv[i] ? argv[i] : "\"\"");
-  return line;
-}
-
 void check_writable(const char* option, const std::string& path) {
   if (path.empty()) return;
   try {
@@ -128,5 +122,5 @@ int main(int argc, char** argv) {
                "scaling_laws"};
   Arguments a;
   declare(app, a);
-  return sample::run(app, argc, argv, [&] { run(a, command_line(argc, argv)); });
+  return sample::run(app, argc, argv, [&] { run(a, sample::command_line(argc, argv)); });
 }

@@ -127,12 +127,6 @@ void introduce(const Dataset& data, const std::vector<Precision>& list, const Se
   fmt::print("\n");
 }
 
-std::string command_line(int argc, char** argv) {
-  std::string line = std::filesystem::path(argv[0]).filename().string();
-  for (int i = 1; i < argc; ++i) line += fmt::format(" {}", *argv[i] ? argv[i] : "\"\"");
-  return line;
-}
-
 void check_report(const std::string& path) {
   if (path.empty()) return;
   try {
@@ -207,6 +201,6 @@ int main(int argc, char** argv) {
     a.settings.device = a.machine.prepare();
     a.settings.seed = a.machine.seed;
     check_report(a.out);
-    run(a, command_line(argc, argv));
+    run(a, sample::command_line(argc, argv));
   });
 }

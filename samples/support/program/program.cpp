@@ -111,10 +111,33 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& body)
   }
 }
 
-void check_picture(const std::string& path) {
+std::string command_line(int argc, char** argv) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=,:+@%";
+  std::string line = std::filesystem::path(argv[0]).filename().string();
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    line += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == std::string_view::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+void check_picture(const std::string& path, int64_t channels) {
   const std::string kind = std::filesystem::path(path).extension().string();
   if (kind != ".png" && kind != ".ppm" && kind != ".pgm")
     throw UserError(fmt::format("--out {}: name a .png, .ppm or .pgm", path));
+  if (kind == (channels == 1 ? ".ppm" : ".pgm"))
+    throw UserError(fmt::format("--out {}: {}; name a .png or {}", path,
+                                channels == 1 ? "a .ppm has colours, and the picture has none"
+                                              : "a .pgm has no colours, and the picture has",
+                                channels == 1 ? ".pgm" : ".ppm"));
   const OutputFile probe("--out", path);  // never committed: leaves nothing behind
 }
 

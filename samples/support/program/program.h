@@ -80,8 +80,13 @@ class Interrupt {
   void (*before_[2])(int);
 };
 
-/// Throws, before the work begins, if image::save() could not write there.
-void check_picture(const std::string& path);
+/// The command, for a shell: the program's file name, and its arguments in quotes where they need
+/// them.
+std::string command_line(int argc, char** argv);
+
+/// Throws, before the work begins, if image::save() could not write a picture of 1 or 3 channels
+/// there.
+void check_picture(const std::string& path, int64_t channels);
 
 /// Saves (C, H, W) with each pixel as a square, so that a small picture is some 600 pixels wide.
 void save_picture(const std::string& path, const halftape::Tensor& picture);
