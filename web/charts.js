@@ -136,8 +136,12 @@ function lineChart(svg, {series, x, y, marks = [], line = null, height = 130}) {
     }
     parts.push(element('path', {d, class: `line ${kind}`}));
   }
-  for (const [px, py] of marks)
-    parts.push(element('path', {d: `M${X(px) - 4} ${Y(py) - 4}l8 8m0 -8l-8 8`, class: 'mark'}));
+  let last = -Infinity;  // marks that are closer than three pixels would merge
+  for (const [px, py] of marks) {
+    if (X(px) - last < 3) continue;
+    last = X(px);
+    parts.push(element('path', {d: `M${last - 4} ${Y(py) - 4}l8 8m0 -8l-8 8`, class: 'mark'}));
+  }
   svg.replaceChildren(...parts);
 }
 

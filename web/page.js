@@ -43,7 +43,7 @@ async function boot() {
 function answer(message) {
   if (run && message.id !== run.id) return;  // of a run that another one has replaced
   if (message.error) trouble(message.error);
-  else if (message.ready) ready(message.ready);
+  else if ('ready' in message) ready(message.ready);
   else if (message.started) started(message);
   else if (message.steps) stepped(message);
   else if (message.sweep) showSweep(message);
@@ -61,7 +61,7 @@ function setRunning(on) {
   $('pause').disabled = state === 'idle';
   $('pause').textContent = state === 'stopped' ? 'Continue' : 'Stop';
   $('sweep').disabled = !run;
-  $('go').disabled = !window.lab.ready;
+  $('go').disabled = window.lab.ready === null;
 }
 function ready(ms) {
   window.lab.ready = ms;
@@ -69,10 +69,11 @@ function ready(ms) {
   start();
 }
 function start() {
-  if (!window.lab.ready) return;
+  if (window.lab.ready === null) return;
   const wrong = wrongField();
   if (wrong) {
     $('status').textContent = `Not started. ${wrong}`;
+    misread = null;  // pressed again, it starts with what the fields show
     form.reportValidity();
     return;
   }
@@ -106,7 +107,7 @@ function stepped({steps, first, skipped, accuracy, ms, ledger, done}) {
   if (ledger) takeLedger(ledger, Boolean(done));
   showNumbers();
   if (done) finish(done);
-  else if (!still.matches) drawCurves();
+  else if (!still.matches) drawCurvesSoon();
   if (run.points && (ledger || done) && (done || !still.matches)) askMap();
 }
 function finish({hash}) {
@@ -152,6 +153,14 @@ function showNumbers() {
   $('n-time').textContent = `${run.ms.toFixed(2)} ms`;
 }
 
+/** At most once for each picture of the screen: steps may come quicker. */
+let drawing = 0;
+function drawCurvesSoon() {
+  drawing ||= requestAnimationFrame(() => {
+    drawing = 0;
+    if (run.loss.length) drawCurves();
+  });
+}
 function drawCurves() {
   const both = key => [...(before ? [{points: before[key], class: 'before'}] : []), {points: run[key], class: 'now'}];
   const most = Math.max(run.target, before ? before.loss.length : 0), x = {from: 0, to: most, ticks: stepTicks(most)};
@@ -184,7 +193,7 @@ function fillCurves() {
 // --- Start
 
 form.addEventListener('submit', event => { event.preventDefault(); start(); });
-form.addEventListener('input', () => { showSettings(); if (form.checkValidity()) writeAddress(); });
+form.addEventListener('input', () => { misread = null; showSettings(); if (form.checkValidity()) writeAddress(); });
 $('pause').addEventListener('click', pause);
 $('reset').addEventListener('click', () => { setValues(DEFAULTS); before = null; start(); });
 addEventListener('hashchange', () => {

@@ -10,7 +10,10 @@ const PRECISIONS = ['float32', 'fp16', 'scaled', 'bf16'];
 function values() {
   return Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, field(name).value.trim()]));
 }
+/** What the address asks for and its field cannot show: [name, text]. */
+let misread = null;
 function setValues(wanted) {
+  misread = null;
   for (const [name, value] of Object.entries(wanted)) {
     const input = field(name), before = input.value;
     input.value = value;
@@ -31,6 +34,11 @@ function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1)), known = {...DEFAULTS};
   for (const name of Object.keys(DEFAULTS)) if (given.has(name)) known[name] = given.get(name);
   setValues(known);
+  misread = Object.entries(known).find(([name, text]) => !shows(field(name), text.trim())) || null;
+}
+function shows(input, text) {
+  const shown = input.value.trim();
+  return shown === text || (text !== '' && ['number', 'range'].includes(input.type) && Number(shown) === Number(text));
 }
 /** The settings that are not the first ones. */
 const addressText = () => new URLSearchParams(Object.entries(values()).filter(([name, value]) => value !== DEFAULTS[name])).toString();
@@ -42,8 +50,10 @@ const widthsOf = text => text.split(/[\s,]+/).filter(Boolean).map(Number);
 
 /** The first field that the browser does not accept, and why: "Seed: …". Null if it accepts all. */
 function wrongField() {
+  const label = input => input.labels[0].firstChild.textContent.trim();
+  if (misread) return `${label(field(misread[0]))}: the address asks for "${misread[1]}".`;
   const input = [...form.elements].find(e => e.willValidate && !e.validity.valid);
-  return input ? `${input.labels[0].firstChild.textContent.trim()}: ${input.validationMessage}` : null;
+  return input ? `${label(input)}: ${input.validationMessage}` : null;
 }
 /** The settings in the order of exports.cpp. A field that is switched off has its first value: the browser does not check it. */
 function numbersOf(settings) {

@@ -200,7 +200,8 @@ def test_page(d, url):
     check("not even if the worker is asked to", "no run to go on with" in str(error), error)
     done = set_and_run(d, widths="", steps="60")
     check("no hidden layer at all", done.get("accuracy", 0) > 50, done)
-    for wrong, name in [("seed=-1", "Seed"), ("steps=50", "after steps"), ("steps=", "after steps"), ("widths=64;64", "Hidden layers")]:
+    for wrong, name in [("seed=-1", "Seed"), ("steps=50", "after steps"), ("steps=", "after steps"), ("widths=64;64", "Hidden layers"),
+                        ("seed=abc", "Seed"), ("lr=5", "Learning rate (Adam)"), ("scale=99", "First scale"), ("data=iris", "Data")]:
         d.get(f"{url}#{wrong}")
         d.refresh()
         wait(d, "window.lab.ready")

@@ -28,7 +28,8 @@ const commands = {
   },
   start({id, settings, steps, target, ledgerEvery}) {
     run = null;
-    api.HEAPF64.set(settings, api._lab_settings() >> 3);
+    const at = api._lab_settings();
+    api.HEAPF64.set(settings, at >> 3);
     if (!api._lab_start()) list(0);
     run = {id, step: 0, steps, target, ledgerEvery, ms: 0, going: true};
     const points = settings[0] === 1 ? list(api._lab_points()) : null;
@@ -50,7 +51,8 @@ const commands = {
     return {sweep: list(api._lab_sweep(first, by, count)), first, by};
   },
   recognise({ink, width, height}) {
-    api.HEAPU8.set(ink, api._lab_ink(width, height));
+    const at = api._lab_ink(width, height);  // first: it may take more memory, and HEAPU8 is another one then
+    api.HEAPU8.set(ink, at);
     return {digit: list(api._lab_recognise(width, height))};
   },
   map({size}) {
