@@ -49,8 +49,10 @@ endfunction()
 write_torch_config(${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake "\${PACKAGE_PREFIX_DIR}/${CMAKE_INSTALL_LIBDIR}/cmake/halftape"
                    "\${PACKAGE_PREFIX_DIR}")
 write_torch_config(${PROJECT_BINARY_DIR}/TorchConfig.cmake "\${CMAKE_CURRENT_LIST_DIR}" "\${CMAKE_CURRENT_LIST_DIR}")
-# The release whose names these are. A program that asks for an older one is content.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake VERSION 2.15.0 COMPATIBILITY AnyNewerVersion)
+# A program that asks for an older release is content.
+file(STRINGS cmake/torch_compat/torch/version.h torch_version REGEX "TORCH_VERSION \"")
+string(REGEX MATCH "[0-9.]+" torch_version "${torch_version}")
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake VERSION ${torch_version} COMPATIBILITY AnyNewerVersion)
 install(FILES ${PROJECT_BINARY_DIR}/installed/TorchConfig.cmake ${PROJECT_BINARY_DIR}/TorchConfigVersion.cmake
         DESTINATION ${torch_config_folder} COMPONENT development)
 export(TARGETS halftape halftape_torch_compat halftape_warnings halftape_hardening halftape_sanitizers NAMESPACE halftape::

@@ -1,6 +1,7 @@
 // What LibTorch programs use beside tensors: loops over threads, archives, helpers for templates.
 // Returns 0 when all of it does what LibTorch's does.
 #include <torch/torch.h>
+#include <torch/version.h>
 
 #include <atomic>
 #include <cmath>
@@ -15,6 +16,8 @@
 using namespace torch::indexing;
 
 static int failures = 0;
+static_assert(TORCH_VERSION_MAJOR >= 2, "a program asks so for its branches");
+
 #define EXPECT(...)                                            \
   do {                                                         \
     if (!(__VA_ARGS__)) {                                      \
@@ -82,6 +85,12 @@ static void check_loops() {
         },
         [](float a, float b) { return a + b; });
     EXPECT(once == again && once > 99.9f && once < 100.1f);
+    std::atomic<int64_t> parts = 0;
+    const bool any = at::parallel_reduce(
+        0, int64_t{1} << 40, 1, false,
+        [&](int64_t, int64_t to, bool) { return ++parts, to == int64_t{1} << 40; },
+        [](bool a, bool b) { return a || b; });
+    EXPECT(any && parts <= 4096);
   }
 }
 

@@ -52,21 +52,25 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain_size, const F& f) {
 }
 
 /// The values f(from, to, identity) of such parts, combined by `combine` in the parts' order. The
-/// parts have `grain_size` elements each, whatever the number of threads, and so the sum of floats
-/// is the same.
+/// parts have `grain_size` elements each, or more where they would be more than 4096: whatever the
+/// number of threads, and so the sum of floats is the same.
 template <class Value, class F, class Combine>
 Value parallel_reduce(int64_t begin, int64_t end, int64_t grain_size, Value identity, const F& f,
                       const Combine& combine) {
   if (begin >= end) return identity;
-  const int64_t grain = std::max<int64_t>(grain_size, 1), parts = (end - begin - 1) / grain + 1;
-  std::vector<Value> values(static_cast<size_t>(parts), identity);
+  const int64_t n = end - begin, grain = std::max({grain_size, int64_t{1}, (n - 1) / 4096 + 1});
+  const int64_t parts = (n - 1) / grain + 1;
+  struct Slot {  // of its own for each thread, which a vector<bool> has not
+    Value value;
+  };
+  std::vector<Slot> slots(static_cast<size_t>(parts), Slot{identity});
   parallel_for(0, parts, 1, [&](int64_t from, int64_t to) {
     for (int64_t i = from; i < to; ++i)
-      values[static_cast<size_t>(i)] =
+      slots[static_cast<size_t>(i)].value =
           f(begin + i * grain, std::min(begin + (i + 1) * grain, end), identity);
   });
   Value all = identity;
-  for (const Value& value : values) all = combine(all, value);
+  for (const Slot& slot : slots) all = combine(all, slot.value);
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include <ATen/Parallel.h>
 #include <torch/detail/aliases.h>
 #include <torch/detail/static.h>
+#include <torch/version.h>
 
 #include <iostream>
 #include <memory>
