@@ -34,6 +34,9 @@ foreach(component ${components})
 endforeach()
 install(DIRECTORY samples DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/halftape-samples/examples COMPONENT programs
         PATTERN test.sh EXCLUDE)
+# What samples/mini includes of the library's sources.
+install(FILES io/data/sets/digits_data.inc io/data/sets/DIGITS_LICENSE.txt
+        DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/halftape-samples/examples/io/data/sets COMPONENT programs)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
