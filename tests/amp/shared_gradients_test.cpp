@@ -108,3 +108,17 @@ TEST_CASE("gradients of their own stay in their bytes, and marks stay with them"
   scaler.step(sgd);
   CHECK(values(b.detach()) == std::vector<double>{0, 0});
 }
+
+TEST_CASE("a rule between scale() and backward() may write to the gradient that it is given") {
+  struct Twice : autograd::Function<Twice> {
+    static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 1; }
+    static TensorList backward(autograd::AutogradContext*, TensorList g) {
+      g[0].mul_(2);
+      return g;
+    }
+  };
+  const Tensor x = full({}, 5.0, requires_grad());
+  amp::GradScaler scaler({.init_scale = 8});
+  Twice::apply(scaler.scale(x * 3)).backward();
+  CHECK(x.grad().item() == 48);
+}

@@ -76,27 +76,29 @@ TEST_CASE("what other threads draw changes no number of a checkpointed function"
 }
 
 TEST_CASE("a checkpointed function that runs again before its end draws on as if it had not") {
-  // The inner backward() needs what the first lines saved, and so runs all of them again.
-  const Tensor w = ones({64}, requires_grad());
-  const std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
-    const Tensor h = dropout(in[0], 0.5);
-    const Tensor slope = autograd::grad({(h * h).sum()}, {in[0]}, {}, true, true)[0];
-    manual_seed(3);
-    return dropout(slope, 0.5) * rand({64});
-  };
-  manual_seed(8);
-  const Tensor plain = f({w});
-  plain.sum().backward();
-  const Tensor expected = w.grad().clone();
-  w.mutable_grad() = Tensor();
-  manual_seed(8);
-  const Tensor y = checkpoint(f, {w});
-  CHECK(same_bits(y.detach(), plain.detach()));
-  const Generator now = get_generator();
-  y.sum().backward();
-  CHECK(same_bits(w.grad(), expected));
-  CHECK(get_generator().seed == now.seed);
-  CHECK(get_generator().offset == now.offset);
+  for (const bool seeds_itself : {true, false}) {
+    // The inner backward() needs what the first lines saved, and so runs all of them again.
+    const Tensor w = ones({64}, requires_grad());
+    const std::function<Tensor(const TensorList&)> f = [&](const TensorList& in) {
+      const Tensor h = dropout(in[0], 0.5);
+      const Tensor slope = autograd::grad({(h * h).sum()}, {in[0]}, {}, true, true)[0];
+      if (seeds_itself) manual_seed(3);
+      return dropout(slope, 0.5) * rand({64});
+    };
+    manual_seed(8);
+    const Tensor plain = f({w});
+    plain.sum().backward();
+    const Tensor expected = w.grad().clone();
+    w.mutable_grad() = Tensor();
+    manual_seed(8);
+    const Tensor y = checkpoint(f, {w});
+    CHECK(same_bits(y.detach(), plain.detach()));
+    const Generator now = get_generator();
+    y.sum().backward();
+    CHECK(same_bits(w.grad(), expected));
+    CHECK(get_generator().seed == now.seed);
+    CHECK(get_generator().offset == now.offset);
+  }
 }
 
 TEST_CASE("checkpoint() keeps less memory between forward and backward") {

@@ -97,6 +97,21 @@ TEST_CASE("a post-accumulate hook sees the leaf after every addition") {
                        doctest::Contains("only leaves"), Error);
 }
 
+TEST_CASE("a leaf with hooks gets its gradient before the rules below have run") {
+  const Tensor w = leaf({2}), x = leaf({3});
+  std::string order;
+  w.register_post_accumulate_grad_hook([&](const Tensor&) { order += "w "; });
+  x.register_post_accumulate_grad_hook([&](const Tensor&) { order += "x "; });
+  for (const bool twice : {false, true}) {
+    const Tensor h = x * 5;
+    h.register_hook([&](const Tensor&) { order += "h "; });
+    const Tensor y = w * h;
+    (twice ? y + w * 2 : y).sum().backward();  // w waits for both of its gradients
+    CHECK(order == "w h x ");
+    order.clear();
+  }
+}
+
 TEST_CASE("each kind of hook is taken back by its own number") {
   const Tensor x = leaf({1});
   int seen = 0, after = 0;
@@ -292,6 +307,21 @@ TEST_CASE("a hook that writes to its gradient changes this pass, and no later on
     other.backward();
     CHECK(leaf.grad().item<double>() == 7);
     CHECK(other.grad().item<double>() == 1);
+  }
+}
+
+TEST_CASE("a rule that writes to its gradient changes no later pass") {
+  struct Twice : autograd::Function<Twice> {
+    static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 1; }
+    static TensorList backward(autograd::AutogradContext*, TensorList g) {
+      g[0].mul_(2);
+      return g;
+    }
+  };
+  for (int pass = 0; pass < 3; ++pass) {
+    const Tensor x = full({}, 5.0, requires_grad());
+    Twice::apply(x).backward();
+    CHECK(x.grad().item() == 2);
   }
 }
 
