@@ -12,6 +12,9 @@ awk -v a="$f32" -v b="$f16" -v c="$amp" 'BEGIN { exit !(a > 95 && c > 95 && a - 
   fail "float32 and amp above 95 and within a point, fp16 below 40: $last"
 grep -q '<svg' page.html || fail "the report has pictures"
 ! grep -qE '(src|href)="?https?:' page.html || fail "the report loads nothing"
+for what in 'name="viewport" content="width=device-width' 'max-width: 760px' 'prefers-color-scheme: dark'; do
+  grep -q "$what" page.html || fail "the report fits a telephone and a dark room: $what"
+done
 rm page.html
 
 for threads in 1 2 3 4 8; do

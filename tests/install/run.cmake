@@ -111,6 +111,17 @@ if(shared)
   endif()
 endif()
 
+# It exports its own names alone.
+if(shared)
+  step(nm --dynamic --defined-only ${shared})
+  string(REGEX MATCHALL "[^\n]+" names "${output}")
+  list(FILTER names EXCLUDE REGEX "8halftape| HALFTAPE_")
+  if(names)
+    list(JOIN names "\n" names)
+    message(FATAL_ERROR "${shared} exports names of others:\n${names}")
+  endif()
+endif()
+
 # What the language must offer is said in one sentence.
 file(GLOB_RECURSE header ${prefix}/*/halftape/halftape.h)
 cmake_path(GET header PARENT_PATH include)
@@ -135,6 +146,13 @@ foreach(fetch OFF ON)
   set(build ${work}/part-${fetch})
   step(${CMAKE_COMMAND} -S ${SOURCE}/part -B ${build} -G ${GENERATOR} -D HALFTAPE=${root} -D FETCH=${fetch} -D CMAKE_CXX_COMPILER=${CXX}
        -D HALFTAPE_CPU_LEVELS=native -D HALFTAPE_UNITY_BUILD=ON -D CMAKE_BUILD_TYPE=Release)
+  file(GLOB_RECURSE scripts ${build}/cmake_install.cmake)
+  foreach(script ${scripts})
+    file(READ ${script} text)
+    if(text MATCHES "libhalftape|halftape[.]h")
+      message(FATAL_ERROR "the user's project installs the library by ${script}")
+    endif()
+  endforeach()
   if(FULL)
     step(${CMAKE_COMMAND} --build ${build})
     step(${build}/consumer_part "FetchContent=${fetch}")
@@ -145,6 +163,13 @@ foreach(fetch OFF ON)
     endif()
   endif()
 endforeach()
+
+# A part without a type of build is told what that costs.
+step(${CMAKE_COMMAND} -S ${SOURCE}/part -B ${work}/plain -G ${GENERATOR} -D HALFTAPE=${root} -D FETCH=OFF -D CMAKE_CXX_COMPILER=${CXX}
+     -D HALFTAPE_CPU_LEVELS=native -D CMAKE_BUILD_TYPE=)
+if(NOT output MATCHES "without CMAKE_BUILD_TYPE")
+  message(FATAL_ERROR "no word of what a missing CMAKE_BUILD_TYPE costs:\n${output}")
+endif()
 
 # Who built one program alone has no CUDA library: installing the rest goes on without it. The folder's own script, told that
 # the library lies where nothing is.
