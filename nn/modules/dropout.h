@@ -46,23 +46,23 @@ Tensor dropped(Tensor (*function)(const Tensor&, double, bool), const Tensor& x,
 
 using halftape::dropout;
 
-inline Tensor dropout(Tensor x, const DropoutFuncOptions& o) {
-  return detail::dropped(&halftape::dropout, std::move(x), o, o.training());
+inline Tensor dropout(const Tensor& x, const DropoutFuncOptions& o) {
+  return detail::dropped(&halftape::dropout, x, o, o.training());
 }
 /// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W).
-inline Tensor dropout2d(Tensor x, const Dropout2dFuncOptions& o = {}) {
-  return detail::dropped(&halftape::feature_dropout, std::move(x), o, o.training());
+inline Tensor dropout2d(const Tensor& x, const Dropout2dFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_dropout, x, o, o.training());
 }
-inline Tensor dropout3d(Tensor x, const Dropout3dFuncOptions& o = {}) {
-  return detail::dropped(&halftape::feature_dropout, std::move(x), o, o.training());
+inline Tensor dropout3d(const Tensor& x, const Dropout3dFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_dropout, x, o, o.training());
 }
 /// Keeps mean 0 and variance 1, for SELU.
-inline Tensor alpha_dropout(Tensor x, const AlphaDropoutFuncOptions& o = {}) {
-  return detail::dropped(&halftape::alpha_dropout, std::move(x), o, o.training());
+inline Tensor alpha_dropout(const Tensor& x, const AlphaDropoutFuncOptions& o = {}) {
+  return detail::dropped(&halftape::alpha_dropout, x, o, o.training());
 }
 /// The same for whole channels: x is (N, C, …).
-inline Tensor feature_alpha_dropout(Tensor x, const FeatureAlphaDropoutFuncOptions& o = {}) {
-  return detail::dropped(&halftape::feature_alpha_dropout, std::move(x), o, o.training());
+inline Tensor feature_alpha_dropout(const Tensor& x, const FeatureAlphaDropoutFuncOptions& o = {}) {
+  return detail::dropped(&halftape::feature_alpha_dropout, x, o, o.training());
 }
 
 }  // namespace functional
