@@ -36,7 +36,8 @@ class Machine:
         self.program("build/tests/cuda/halftape_gpu_tests", tests)
         self.program("build/bin/bench_train_step", bench)
         self.program("build/bin/train_digits", "echo 'hash 1'; echo 'accuracy float32=98 amp=98 bf16=98'")
-        self.program("tools/nvidia-smi", smi)
+        if smi is not None:
+            self.program("tools/nvidia-smi", smi)
         (self.here / "python").mkdir()
         (self.here / "python/torch.py").write_text(torch)
 
@@ -46,9 +47,9 @@ class Machine:
         file.write_text("#!/bin/bash\n" + text + "\n")
         file.chmod(0o755)
 
-    def start(self, *options, out=None):
+    def start(self, *options, out=None, script=ROOT / "scripts/gpu_check", build=True):
         return subprocess.Popen(
-            [sys.executable, ROOT / "scripts/gpu_check", "--build", self.here / "build", "--out", out or self.here / "out", *options],
+            [sys.executable, script, *(["--build", self.here / "build"] if build else []), "--out", out or self.here / "out", *options],
             env={**os.environ, "PATH": f"{self.here}/tools:{os.environ['PATH']}", "PYTHONPATH": str(self.here / "python")},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -66,7 +67,8 @@ code, said, steps = Machine("good").run("--quick")
 check("a quick check passes, and holds answers, cases and lines",
       code == 0 and steps["answers"]["cublaslt"] == [{"answer": "right", "epilogue": 1}] and
       steps["tests"]["cuda/"] >= 60 and len(steps["bench"]["lines"]) == 13 and "4 passed, 0 failed" in said)
-check("a summary lies beside it", "| bench | passed" in next((FOLDER / "good/out").glob("*.md")).read_text())
+summary = next((FOLDER / "good/out").glob("*.md")).read_text()
+check("a summary lies beside it", "| bench | passed" in summary and "1 right" in summary)
 
 budgets = dict(line.split("\t")[::2] for line in (ROOT / "benchmarks/gpu_budgets.txt").read_text().splitlines() if "\tnodes\t" in line)
 rows = {" ".join(row.split()[:2]): row.split()[-2:] for row in steps["bench"]["table"]}
@@ -86,6 +88,9 @@ code, said, steps = Machine("crash", torch=CRASHES).run("--bench")
 check("a torch that crashes costs its own lines",
       code == 0 and len(steps["bench"]["lines"]) == 13 and "exit code -11" in steps["bench"]["failed"][0])
 
+code, said, steps = Machine("torch hangs", torch="import time; time.sleep(100)").run("--bench", "--minutes", "0.1")
+check("so does one that hangs", code == 0 and len(steps["bench"]["lines"]) == 13 and "took more than" in steps["bench"]["torch"])
+
 code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.2")
 check("a benchmark that hangs leaves the lines before it, and its own",
       code == 1 and steps["bench"]["result"] == "failed" and
@@ -103,6 +108,38 @@ check("files that fail leave the others and the next step",
 
 code, said, steps = Machine("small").run("--only", "large,sanitizers")
 check("what the machine lacks is skipped", steps["large"]["result"] == "skipped" and "8000 MiB" in steps["large"]["skipped"])
+
+SANITIZER = """while [ "$1" != --no-intro ]; do [ "$1" != --tool ] || tool=$2; shift; done
+case "$tool$*" in racecheck*norm_test*) echo 'a hazard'; exit 9 ;; synccheck*) sleep 100 ;; esac
+echo '[doctest] test cases:  3 |  3 passed | 0 failed'"""
+machine = Machine("sanitizers")
+machine.program("tools/compute-sanitizer", SANITIZER)
+code, said, steps = machine.run("--only", "sanitizers", "--minutes", "0.1")
+found = steps["sanitizers"]
+check("each sanitizer has its share of the time, and names what it left out and what failed",
+      code == 1 and found["memcheck"]["cases"] > 30 and not found["memcheck"]["left out"] and "a hazard" in found["racecheck"]["norm_test*"] and
+      not found["synccheck"]["files"] and found["why"] == "racecheck of norm_test*, synccheck, for which there was no time")
+
+for what, smi in ("that fails", "echo 'no driver'; exit 9"), ("that is missing", None):
+    machine = Machine("smi", smi=smi)
+    machine.program("tools/nvcc", "exit 1")
+    code, said, steps = machine.run("--only", "halves")
+    check(f"an nvidia-smi {what}, and an nvcc that fails, cost nothing", code == 0 and steps["halves"]["cases"] == 3)
+
+machine = Machine("checkout")
+checkout = machine.here / "checkout"
+for file in ("scripts/gpu_check", "benchmarks/gpu_budgets.txt", "tests/cuda/rows_test.cpp"):
+    (checkout / file).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / file, checkout / file)
+machine.program("tools/cmake", '[ "$1" != --build ] || { sleep 7; cp -r "' + str(machine.here / "build") + '/." "$2"; }')
+(checkout / "build/gpu").mkdir(parents=True)
+code, said, steps = machine.run("--quick", "--minutes", "0.1", script=checkout / "scripts/gpu_check", build=False)
+check("the time of a quick check begins when the build is there", code == 0 and steps["build"]["seconds"] >= 7 and len(steps) == 4)
+
+machine = Machine("pack")
+machine.program("tools/dpkg", "echo 'no such package'; exit 1")
+code, said, steps = machine.run("--pack", machine.here / "deps")
+check("a package that is not there ends --pack with a reason", code == 1 and "no such package" in said and "Traceback" not in said)
 
 machine = Machine("ranks", smi="[ $1 != -L ] || printf 'GPU 0: a\\nGPU 1: b\\n'; echo 'Stand-in, 1.0, 8000 MiB, 9.0'")
 code, said, steps = machine.run("--only", "nccl")
