@@ -61,6 +61,25 @@ const Writer kWriters[] = {
      [](const fs::path& path, int version) {
        image::save(path, full({3, 4, 5}, 0.5 * version));
      }},
+    {"plain.npz",
+     [](const fs::path& path, int version) {
+       npy::savez(path, {{"a", full({3}, version)}, {"b", arange(5 - version)}});
+     }},
+    {"packed.npz",
+     [](const fs::path& path, int version) {
+       npy::savez_compressed(path, {{"a", full({3}, version)}, {"b", arange(5 - version)}});
+     }},
+    {"x.pt",
+     [](const fs::path& path, int version) {
+       pt::save_file({{"a", full({3}, version)}, {"b", arange(5 - version)}}, path);
+     }},
+    {"optimizer",
+     [](const fs::path& path, int version) {
+       const Tensor weight = ones({3}, requires_grad());
+       optim::Adam adam({weight}, optim::AdamOptions(0.1));
+       for (int i = 0; i <= version; ++i) weight.sum().backward(), adam.step();
+       halftape::save(adam, path);
+     }},
     {"sampler",
      [](const fs::path& path, int version) { halftape::save(sampler_of(version), path); }}};
 
@@ -182,6 +201,12 @@ TEST_CASE("a load that fails anywhere changes nothing") {
 TEST_CASE("a read that fails anywhere is refused, or right") {
   const TempFolder folder;
   for (const Writer& writer : kWriters) writer.save(folder / writer.name, 1);
+  const auto idx = [](std::string head, const std::string& bytes) {
+    return std::string("\0\0\x8", 3) + std::move(head) + bytes;
+  };
+  write_bytes(folder / "images", idx(std::string("\3\0\0\0\2\0\0\0\1\0\0\0\2", 13), "abcd"));
+  write_bytes(folder / "labels", idx(std::string("\1\0\0\0\2", 5), "\1\2"));
+  write_bytes(folder / "table.csv", "a,b\n1,2.5\n-3,nan\n");
   struct Reader {
     std::string name;
     std::function<std::string(const fs::path&)> read;
@@ -198,6 +223,34 @@ TEST_CASE("a read that fails anywhere is refused, or right") {
          return text(tensors["a"]) + text(tensors["b"]);
        }},
       {"x.npy", [&](const fs::path& path) { return text(npy::load(path)); }},
+      {"plain.npz", [&](const fs::path& path) { return text(npy::load_npz(path)["b"]); }},
+      {"packed.npz", [&](const fs::path& path) { return text(npy::load_npz(path)["b"]); }},
+      {"x.pt", [&](const fs::path& path) { return text(pt::load_file(path)["b"]); }},
+      {"optimizer",
+       [&](const fs::path& path) {
+         const Tensor weight = ones({3}, requires_grad());
+         optim::Adam adam({weight}, optim::AdamOptions(0.1));
+         halftape::load(adam, path);
+         std::string out;
+         for (const auto& [name, value] : adam.state_dict().groups[0])
+           out += name + ' ' + std::to_string(value) + ' ';
+         for (const auto& [name, value] : adam.state_of(weight)) out += name + text(Tensor(value));
+         return out;
+       }},
+      {"images",
+       [&](const fs::path& path) {
+         const data::Images read = data::read_idx(path, folder / "labels");
+         std::string out;
+         for (const uint8_t v : read.labels) out += std::to_string(v) + ' ';
+         return out;
+       }},
+      {"table.csv",
+       [&](const fs::path& path) {
+         const data::Table table = data::read_csv(path);
+         std::string out;
+         for (const std::string& name : table.columns) out += name + ' ';
+         return out + text(table.values);
+       }},
       {"x.png", [&](const fs::path& path) { return text(image::load(path)); }},
       {"sampler", [&](const fs::path& path) {
          data::samplers::RandomSampler sampler(20);

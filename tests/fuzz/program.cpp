@@ -75,8 +75,8 @@ Program::Register& Program::any() {
 }
 
 Dtype Program::any_dtype() {
-  static constexpr Dtype kDtypes[] = {kFloat32,  kInt64, kFloat64, kFloat16,
-                                      kBFloat16, kBool,  kUInt8,   kInt32};
+  static constexpr Dtype kDtypes[] = {kFloat32, kInt64, kFloat64, kFloat16, kBFloat16,
+                                      kBool,    kUInt8, kInt32,   kInt8,    kInt16};
   return kDtypes[in_.below(std::size(kDtypes))];
 }
 

@@ -267,7 +267,7 @@ bool read_text(std::string_view input) {
 }
 std::vector<std::string> text_seeds() { return {"to be or not to be", "naïve – ☃ 𝄞"}; }
 
-/// A module, an optimizer, a schedule, a scaler and a sampler's generator.
+/// A module, an optimizer, a schedule and a scaler.
 struct Run {
   nn::Linear model{2, 2};
   optim::Adam optimizer{model->parameters(), optim::AdamOptions(0.1)};
