@@ -1,9 +1,11 @@
 // One process of a training that scripts/rank_faults disturbs: rank FOLDER TIMEOUT_MS PHASE
 // [sharded]. At PHASE ("meeting", "model", "bucket", "flags", "update", "save", "end") it says so
-// and waits a little, so that a signal meets it there. "sharded": each rank has a part of the
-// optimizer. Prints one line when it ends by an error: "ended: …".
+// and waits a little, so that a signal meets it there; at "save" it saves again and again
+// meanwhile. "sharded": each rank has a part of the optimizer. Prints one line when it ends by an
+// error: "ended: …".
 #include <halftape/halftape.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -13,6 +15,7 @@ using namespace halftape;
 namespace {
 
 constexpr int64_t kStep = 3;
+constexpr std::chrono::milliseconds kDwell{150};
 std::string wanted;
 int64_t step = 0;
 
@@ -22,7 +25,7 @@ void reach(const std::string& phase) {
   if (phase != wanted || (in_step && step != kStep)) return;
   std::printf("at %s\n", phase.c_str());
   std::fflush(stdout);
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  if (phase != "save") std::this_thread::sleep_for(kDwell);
 }
 
 class Watched : public optim::AdamW {
@@ -80,10 +83,14 @@ int train(const std::string& folder, int timeout_ms, bool sharded) {
     scaler.step(*optimizer);
     scaler.update();
     ++state.step;
-    reach("save");
     if (state.step % 2 == 0) {
       if (sharded) static_cast<Sharded&>(*optimizer).consolidate_state();
-      if (group->rank() == 0) checkpoints.save(state);
+      if (group->rank() == 0) {
+        reach("save");
+        const auto end = std::chrono::steady_clock::now() + kDwell;
+        do checkpoints.save(state);
+        while (wanted == "save" && step == kStep && std::chrono::steady_clock::now() < end);
+      }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
