@@ -153,7 +153,7 @@ template <class List>
 List host_room(uint64_t n) {
   return on_host(bytes_of<typename List::value_type>(n), [&] {
     List list;
-    list.reserve(static_cast<size_t>(n));
+    list.reserve(n);
     return list;
   });
 }
@@ -166,7 +166,7 @@ void host_grow(List& list, size_t more) {
 }
 /// n characters 0, as by on_host().
 inline std::string host_string(uint64_t n) {
-  return on_host(n, [&] { return std::string(static_cast<size_t>(n), '\0'); });
+  return on_host(n, [&] { return std::string(n, '\0'); });
 }
 
 }  // namespace halftape

@@ -140,6 +140,13 @@ foreach(refused "-std=c++17: needs C\\+\\+20" "-fno-exceptions: compile without 
   endforeach()
 endforeach()
 
+# The headers are silent under warnings that users have and this project has not.
+set(warnings -Wall -Wextra -Wshadow -Wold-style-cast)
+if(NOT CXX MATCHES clang)
+  list(APPEND warnings -Wuseless-cast)
+endif()
+step(${CXX} -std=c++20 ${warnings} -Werror -fsyntax-only -include halftape/halftape.h -x c++ /dev/null -I ${include}/..)
+
 # As a part of another project: its tests, programs and rules of installation stay away.
 foreach(fetch OFF ON)
   set(said "FetchContent=${fetch}, ")
