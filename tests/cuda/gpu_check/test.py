@@ -88,7 +88,7 @@ code, said, steps = Machine("crash", torch=CRASHES).run("--bench")
 check("a torch that crashes costs its own lines",
       code == 0 and len(steps["bench"]["lines"]) == 13 and "exit code -11" in steps["bench"]["failed"][0])
 
-code, said, steps = Machine("torch hangs", torch="import time; time.sleep(100)").run("--bench", "--minutes", "0.1")
+code, said, steps = Machine("torch hangs", torch="import time; time.sleep(100)").run("--bench", "--minutes", "0.3")
 check("so does one that hangs", code == 0 and len(steps["bench"]["lines"]) == 13 and "took more than" in steps["bench"]["torch"])
 
 code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.2")
@@ -114,7 +114,7 @@ case "$tool$*" in racecheck*norm_test*) echo 'a hazard'; exit 9 ;; synccheck*) s
 echo '[doctest] test cases:  3 |  3 passed | 0 failed'"""
 machine = Machine("sanitizers")
 machine.program("tools/compute-sanitizer", SANITIZER)
-code, said, steps = machine.run("--only", "sanitizers", "--minutes", "0.1")
+code, said, steps = machine.run("--only", "sanitizers", "--minutes", "0.4")
 found = steps["sanitizers"]
 check("each sanitizer has its share of the time, and names what it left out and what failed",
       code == 1 and found["memcheck"]["cases"] > 30 and not found["memcheck"]["left out"] and "a hazard" in found["racecheck"]["norm_test*"] and
@@ -131,10 +131,10 @@ checkout = machine.here / "checkout"
 for file in ("scripts/gpu_check", "benchmarks/gpu_budgets.txt", "tests/cuda/rows_test.cpp"):
     (checkout / file).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / file, checkout / file)
-machine.program("tools/cmake", '[ "$1" != --build ] || { sleep 7; cp -r "' + str(machine.here / "build") + '/." "$2"; }')
+machine.program("tools/cmake", '[ "$1" != --build ] || { sleep 13; cp -r "' + str(machine.here / "build") + '/." "$2"; }')
 (checkout / "build/gpu").mkdir(parents=True)
-code, said, steps = machine.run("--quick", "--minutes", "0.1", script=checkout / "scripts/gpu_check", build=False)
-check("the time of a quick check begins when the build is there", code == 0 and steps["build"]["seconds"] >= 7 and len(steps) == 4)
+code, said, steps = machine.run("--quick", "--minutes", "0.2", script=checkout / "scripts/gpu_check", build=False)
+check("the time of a quick check begins when the build is there", code == 0 and steps["build"]["seconds"] >= 13 and len(steps) == 4)
 
 machine = Machine("pack")
 machine.program("tools/dpkg", "echo 'no such package'; exit 1")
