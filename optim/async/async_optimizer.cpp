@@ -342,7 +342,7 @@ void AsyncOptimizer::run(const StepTask& task) {
       failed = std::current_exception();
       task.step.record_->finish_check();  // as Failed, so that verdict() returns
     }
-    done_ = backend(model_[0].device()).now();  // also when the step has failed half-way
+    done_ = backend(newest_[0].device()).now();  // also when the step has failed half-way
     if (failed) std::rethrow_exception(failed);
   });
 }
