@@ -8,6 +8,7 @@
 
 #include "halftape/tests/support/lists.h"
 #include "halftape/tests/support/message.h"
+#include "halftape/tests/support/twice_in_place.h"
 
 using namespace halftape;
 using testing::message;
@@ -110,15 +111,8 @@ TEST_CASE("gradients of their own stay in their bytes, and marks stay with them"
 }
 
 TEST_CASE("a rule between scale() and backward() may write to the gradient that it is given") {
-  struct Twice : autograd::Function<Twice> {
-    static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 1; }
-    static TensorList backward(autograd::AutogradContext*, TensorList g) {
-      g[0].mul_(2);
-      return g;
-    }
-  };
   const Tensor x = full({}, 5.0, requires_grad());
   amp::GradScaler scaler({.init_scale = 8});
-  Twice::apply(scaler.scale(x * 3)).backward();
+  testing::TwiceInPlace::apply(scaler.scale(x * 3)).backward();
   CHECK(x.grad().item() == 48);
 }

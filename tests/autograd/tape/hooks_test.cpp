@@ -1,4 +1,4 @@
-// Hooks, retained gradients, and backward into chosen inputs.
+// Hooks, and backward into chosen inputs.
 #include <doctest/doctest.h>
 
 #include <halftape/halftape.h>
@@ -6,11 +6,10 @@
 #include <thread>
 
 #include "halftape/autograd/tape/node.h"
-#include "halftape/tests/support/close.h"
 #include "halftape/tests/support/lists.h"
+#include "halftape/tests/support/twice_in_place.h"
 
 using namespace halftape;
-using testing::differ;
 using testing::leaf;
 
 namespace {
@@ -176,46 +175,6 @@ TEST_CASE("a leaf may die while another thread's backward hands it a gradient") 
   }
 }
 
-TEST_CASE("retain_grad keeps and adds up the gradients of a tensor that is not a leaf") {
-  const Tensor x = leaf({1, 2});
-  const Tensor y = x * 3;
-  y.retain_grad();
-  y.retain_grad();  // changes nothing
-  CHECK(y.retains_grad());
-  (y * y).sum().backward({}, true);
-  CHECK(y.grad().to_vector() == Values{6, 12});
-  (y * y).sum().backward();
-  CHECK(y.grad().to_vector() == Values{12, 24});
-  CHECK(x.grad().to_vector() == Values{36, 72});
-  CHECK_FALSE(x.retains_grad());
-  CHECK_THROWS_AS(x.detach().retain_grad(), Error);
-}
-
-TEST_CASE("retain_grad follows a tensor through an in-place change") {
-  const Tensor x = leaf({1, 2});
-  Tensor y = x * 3;
-  y.retain_grad();
-  y.mul_(2);
-  (y * 5).sum().backward();
-  CHECK(y.grad().to_vector() == Values{5, 5});
-  CHECK(x.grad().to_vector() == Values{30, 30});
-}
-
-TEST_CASE("a tensor that retains its gradient may die before the backward pass") {
-  const int64_t tensors = detail::TensorImpl::live_count(), nodes = Node::live_count();
-  {
-    const Tensor x = leaf({1});
-    Tensor y = x * 3;
-    y.retain_grad();
-    const Tensor z = y * 2;
-    y = Tensor();
-    z.backward();
-    CHECK(x.grad().item() == 6);
-  }
-  CHECK(detail::TensorImpl::live_count() == tensors);
-  CHECK(Node::live_count() == nodes);
-}
-
 TEST_CASE("backward with inputs fills only the gradients of these, leaves or not") {
   const Tensor a = leaf({2}), b = leaf({3});
   const Tensor c = a * b, d = c * c;
@@ -230,20 +189,6 @@ TEST_CASE("backward with inputs fills only the gradients of these, leaves or not
                        doctest::Contains("cannot be empty"), Error);
   CHECK_THROWS_WITH_AS(autograd::backward({a * 1}, {}, {}, false, TensorList{a.detach()}),
                        doctest::Contains("input 0 does not require grad"), Error);
-}
-
-TEST_CASE("grad() of a tensor that is not a leaf warns, unless its gradient is retained") {
-  std::vector<std::string> messages;
-  const auto before = set_warning_handler([&](const std::string& m) { messages.push_back(m); });
-  const Tensor x = leaf({1}), y = x * 2;
-  CHECK_FALSE(y.grad().defined());
-  CHECK_FALSE(x.grad().defined());
-  CHECK(messages.size() == 1);
-  CHECK(messages[0].find("is not a leaf") != std::string::npos);
-  y.retain_grad();
-  CHECK_FALSE(y.grad().defined());
-  CHECK(messages.size() == 1);
-  set_warning_handler(before);
 }
 
 TEST_CASE("rules may call backward within each other, thousands deep") {
@@ -311,16 +256,9 @@ TEST_CASE("a hook that writes to its gradient changes this pass, and no later on
 }
 
 TEST_CASE("a rule that writes to its gradient changes no later pass") {
-  struct Twice : autograd::Function<Twice> {
-    static Tensor forward(autograd::AutogradContext*, const Tensor& x) { return x * 1; }
-    static TensorList backward(autograd::AutogradContext*, TensorList g) {
-      g[0].mul_(2);
-      return g;
-    }
-  };
   for (int pass = 0; pass < 3; ++pass) {
     const Tensor x = full({}, 5.0, requires_grad());
-    Twice::apply(x).backward();
+    testing::TwiceInPlace::apply(x).backward();
     CHECK(x.grad().item() == 2);
   }
 }
@@ -454,19 +392,4 @@ TEST_CASE("a tensor leaves the graph alone, and its views stay in it") {
   (p * w).sum().backward();
   CHECK_FALSE(p.grad().defined());
   CHECK(p.mul_(2).to_vector() == Values{2, 4});
-}
-
-TEST_CASE("a tensor whose gradient is retained may be detached and then written") {
-  const Tensor x = leaf({1, 2});
-  for (const bool keeps_history : {false, true}) {
-    Tensor y = x * 2;
-    y.retain_grad();
-    y.detach_();
-    keeps_history ? y.mul_(x) : y.zero_();
-    CHECK(y.requires_grad() == keeps_history);
-    if (!keeps_history) continue;
-    y.sum().backward();
-    CHECK(y.grad().to_vector() == Values{1, 1});
-    CHECK(x.grad().to_vector() == Values{2, 4});
-  }
 }
