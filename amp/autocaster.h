@@ -14,6 +14,7 @@ struct CachedCast {
   Tensor leaf;  // keeps the key's address from being reused
   Array source, lowered;
   uint64_t version = 0;
+  void* queue = nullptr;  // of the device, in which it was cast
 };
 
 class Autocaster final : public DtypePolicy {

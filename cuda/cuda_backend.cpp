@@ -1,8 +1,5 @@
 #include "halftape/cuda/cuda_backend.h"
 
-#include "halftape/cuda/runtime/recording.h"
-#include "halftape/cuda/runtime/side_queue.h"
-
 namespace halftape::cuda {
 namespace {
 
@@ -52,12 +49,4 @@ void CudaBackend::read(void* host, const Array& from) {
 }
 
 void CudaBackend::synchronize() { context_.synchronize(); }
-std::unique_ptr<Recording> CudaBackend::new_recording() {
-  return std::make_unique<CudaRecording>(context_);
-}
-std::unique_ptr<QueueMoment> CudaBackend::now() { return std::make_unique<CudaMoment>(context_); }
-std::unique_ptr<SideQueue> CudaBackend::new_side_queue() {
-  return std::make_unique<CudaSideQueue>(context_);
-}
-
 }  // namespace halftape::cuda

@@ -223,10 +223,11 @@ Grads run_elsewhere(Request& request) {
                  "does a hook or a rule call backward() without an end?");
   Grads result;
   std::exception_ptr error;
-  const auto work = [&, mark = GradTag::current(), watcher = ValueWatcher::current(),
-                     put_off = PutOff::current] {
+  const auto work = [&, take_queues = queues_of_thread(), mark = GradTag::current(),
+                     watcher = ValueWatcher::current(), put_off = PutOff::current] {
     Nested::begin(passes);
     PutOff::current = put_off;
+    take_queues();
     const GradTag::Pass pass(mark);
     const ValueWatcher::Scope watched(watcher);
     try {

@@ -85,7 +85,16 @@ void GradSlot::cut() {
 
 void GradSlot::with(const std::function<void(Tensor&)>& f) {
   const std::lock_guard lock(mutex_);
-  if (owner_) f(owner_->grad);
+  if (!owner_) return;
+  const Device device = owner_->value.device();
+  void* const here = current_queue(device);
+  void* const before = filled_in_;
+  if (before && here && before != here) backend(device).queues()->follow(before);
+  filled_in_ = here;
+  if (!before || !here || before == here) return f(owner_->grad);
+  const BufferPtr bytes = owner_->grad.defined() ? owner_->grad.array().buffer() : BufferPtr();
+  f(owner_->grad);
+  if (bytes) backend(device).queues()->record_use(*bytes);
 }
 
 Tensor GradSlot::owner() {
@@ -134,6 +143,7 @@ Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(lea
 void Accumulate::take_over(Accumulate& former) {
   after = std::move(former.after);
   slots = std::move(former.slots);
+  if (first.device == former.first.device) slot_.take_over(former.slot_);  // else it has moved
   if (auto& hooks = former.extras().hooks; !hooks.empty()) extras().hooks = std::move(hooks);
 }
 

@@ -26,8 +26,11 @@ class GradSlot {
  public:
   explicit GradSlot(detail::TensorImpl* owner) : owner_(owner) {}
   void cut();
-  /// Calls f with the tensor's gradient, unless the tensor is gone. One thread at a time: two may
-  /// run backward over graphs that share a leaf.
+  /// The gradient is the one that `former` had.
+  void take_over(const GradSlot& former) { filled_in_ = former.filled_in_; }
+  /// Calls f with the tensor's gradient, unless the tensor is gone. One thread at a time, and one
+  /// queue of a device: two may run backward over graphs that share a leaf. Of a Graph, replay()
+  /// does not come by here.
   void with(const std::function<void(Tensor& grad)>& f);
   /// The tensor itself, undefined when it is gone.
   Tensor owner();
@@ -35,6 +38,7 @@ class GradSlot {
  private:
   std::mutex mutex_;
   detail::TensorImpl* owner_;
+  void* filled_in_ = nullptr;  // the queue of a device that wrote the gradient last
 };
 
 /// The edges of a node, one for each input. Two are stored inline: few ops have more inputs.

@@ -5,6 +5,7 @@
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/queue.h"
 
 namespace halftape::detail {
 namespace {
@@ -13,12 +14,24 @@ struct LowCopy {
   Array low;  // undefined between take_low_copy() and return_low_copy()
   uint64_t version = 0, low_version = 0;
   int idle = 0;  // updates since a region asked for it
+  // The queue of the region that made it. It serves no other one: nobody knows of the copy, and so
+  // nobody could wait for it, or keep its memory until another queue has read it.
+  void* queue = nullptr;
 
+  bool serves(Device device) const {
+    return !queue || queue == current_queue(device) || Capture::active_or_tried();
+  }
   bool is_valid(const Tensor& leaf) const {
     return low.defined() && version == leaf.version() && low_version == low.version() &&
            !leaf.array().buffer()->exposed();
   }
 };
+
+/// Null, which is any queue, in the step of a Graph: its trial begins when all work is done, and
+/// ends so.
+void* queue_of_cast(Device device) {
+  return Capture::active_or_tried() ? nullptr : current_queue(device);
+}
 
 /// Beside the tensors, because most have no copy. A leaf erases its entry when it dies.
 struct Table {
@@ -41,7 +54,8 @@ Table& table() {
 Array find_low_copy(const Tensor& leaf, Dtype dtype) {
   const std::lock_guard lock(table().mutex);
   LowCopy* const copy = table().find(leaf);
-  if (!copy || !copy->is_valid(leaf) || copy->low.dtype() != dtype) return {};
+  if (!copy || !copy->is_valid(leaf) || copy->low.dtype() != dtype || !copy->serves(leaf.device()))
+    return {};
   copy->idle = 0;
   return copy->low;
 }
@@ -53,7 +67,7 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) 
       leaf.array().buffer()->exposed())
     return {};
   if (capture.keep_cast(leaf.array(), copy->low))
-    *copy = {copy->low, leaf.version(), copy->low.version(), 0};
+    *copy = {copy->low, leaf.version(), copy->low.version(), 0, queue_of_cast(leaf.device())};
   return copy->is_valid(leaf) && capture.keeps(copy->low) ? copy->low : Array();
 }
 
@@ -75,8 +89,9 @@ void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version) {
   if (!is_narrow(low.dtype()) || leaf.array().buffer()->exposed()) return;
   const std::lock_guard lock(table().mutex);
   LowCopy& copy = table().copies[leaf.impl()];
-  if (copy.is_valid(leaf) && copy.idle == 0 && copy.low.dtype() != low.dtype()) return;
-  copy = {low, version, low.version(), 0};
+  const bool is_used = copy.is_valid(leaf) && copy.idle == 0;
+  if (is_used && (copy.low.dtype() != low.dtype() || !copy.serves(leaf.device()))) return;
+  copy = {low, version, low.version(), 0, queue_of_cast(leaf.device())};
   leaf.impl()->low_copied = true;
 }
 
@@ -85,8 +100,9 @@ Array take_low_copy(const Tensor& leaf) {
   LowCopy* const copy = table().find(leaf);
   if (!copy) return {};
   const Capture* capture = Capture::on(leaf.device());
-  if (copy->is_valid(leaf) && (!capture || capture->keeps(copy->low)) &&
-      copy->low.buffer()->only_graphs_hold_besides() && copy->idle++ < kMostIdleUpdates)
+  if (copy->is_valid(leaf) && copy->serves(leaf.device()) &&
+      (!capture || capture->keeps(copy->low)) && copy->low.buffer()->only_graphs_hold_besides() &&
+      copy->idle++ < kMostIdleUpdates)
     return std::exchange(copy->low, {});
   table().erase(leaf);
   return {};
@@ -97,7 +113,7 @@ void return_low_copy(const Tensor& leaf, const Array& low) {
   LowCopy* const copy = table().find(leaf);
   if (!copy || copy->low.defined()) return;
   if (leaf.version() > copy->version + 1) return table().erase(leaf);
-  *copy = {low, leaf.version(), low.version(), copy->idle};
+  *copy = {low, leaf.version(), low.version(), copy->idle, copy->queue};
   if (Capture* capture = Capture::on(leaf.device())) capture->wrote_alike(low);
 }
 

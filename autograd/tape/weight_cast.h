@@ -11,7 +11,8 @@ namespace halftape::detail {
 
 // A leaf has at most one copy. It is valid until the leaf or the copy is written, and never valid
 // if a plain pointer into the leaf was given out, through which writes are not noticed. Giving the
-// leaf other bytes drops the copy. Thread-safe.
+// leaf other bytes drops the copy. It is there for work in the queue of the device in which it was
+// made. Thread-safe.
 
 /// The valid copy in this dtype, or undefined.
 Array find_low_copy(const Tensor& leaf, Dtype dtype);
@@ -21,8 +22,8 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture);
 /// An uninitialised array for a cast of the leaf: the leaf's slot in flat storage if it has a free
 /// one, else a new array.
 Array low_copy_array(const Tensor& leaf, Dtype dtype);
-/// Keeps `low`, cast from the leaf at `version`, unless a copy in another dtype has been used since
-/// the last update.
+/// Keeps `low`, cast from the leaf at `version`, unless a copy in another dtype, or for another
+/// queue, has been used since the last update.
 void keep_low_copy(const Tensor& leaf, const Array& low, uint64_t version);
 
 /// Takes the copy away, for an update that writes leaf and copy, until return_low_copy(). Drops the

@@ -182,9 +182,9 @@ class Graph::Captured final : public Capture {
 Graph::Graph(Device device, std::function<void()> step) : step_(std::move(step)) {
   HALFTAPE_CHECK(step_, "Graph: the step is empty");
   Backend& of_device = backend(device);
-  std::unique_ptr<Recording> recording = of_device.new_recording();
-  if (!recording) return;
-  captured_ = std::make_unique<Captured>(device, of_device, std::move(recording));
+  Queues* const queues = of_device.queues();
+  if (!queues) return;
+  captured_ = std::make_unique<Captured>(device, of_device, queues->new_recording());
   captured_->make(step_);
 }
 Graph::~Graph() = default;

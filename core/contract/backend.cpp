@@ -61,6 +61,12 @@ void Backend::unscale(std::span<const Array> grads, const Array& inv_scale, cons
   check({grads, inv_scale, found_inf, first, true});
 }
 
+void* current_queue(Device device) {
+  if (device.is_cpu()) return nullptr;
+  Queues* const queues = backend(device).queues();
+  return queues ? queues->current() : nullptr;
+}
+
 void Backend::run_calls(std::span<const Call> calls) {
   if (try_fused(calls)) return;
   if (calls.size() == 1) return std::visit([&](auto* task) { run_alone(*this, *task); }, calls[0]);

@@ -51,10 +51,8 @@ class Backend {
   }
   void run_calls(std::span<const Call> calls);
 
-  // Null from a device that runs calls before they return. now: this thread's queue.
-  virtual std::unique_ptr<Recording> new_recording() { return nullptr; }
-  virtual std::unique_ptr<QueueMoment> now() { return nullptr; }
-  virtual std::unique_ptr<SideQueue> new_side_queue() { return nullptr; }
+  /// Null from a device that carries out calls before they return.
+  virtual Queues* queues() { return nullptr; }
 };
 
 /// The backend of a device; throws with the reason when this build or machine has none.

@@ -20,9 +20,7 @@ class ForwardingBackend : public Backend {
 
 #define HALFTAPE_CALL override
 #include "halftape/core/contract/calls.inc"
-  std::unique_ptr<Recording> new_recording() override { return to_.new_recording(); }
-  std::unique_ptr<QueueMoment> now() override { return to_.now(); }
-  std::unique_ptr<SideQueue> new_side_queue() override { return to_.new_side_queue(); }
+  Queues* queues() override { return to_.queues(); }
 
  protected:
   /// before() of these calls as of one.

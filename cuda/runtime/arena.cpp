@@ -21,7 +21,7 @@ Arena::~Arena() {
   const RelaxedCapture relaxed;
   (void)context_.wait();
   for (const Segment& s : segments_) (void)cudaFreeAsync(s.bytes, stream_);
-  for (const Deferred& l : deferred_) (void)cudaFreeAsync(l.bytes, l.stream);
+  for (const Deferred& l : deferred_) context_.release(l.bytes, l.stream);
   context_.return_stream(stream_);
 }
 
@@ -89,7 +89,7 @@ void Arena::free_later(void* bytes, void* stream) noexcept {
 
 void Arena::settle() {
   const std::lock_guard lock(mutex_);
-  for (const Deferred& l : deferred_) (void)cudaFreeAsync(l.bytes, l.stream);
+  for (const Deferred& l : deferred_) context_.release(l.bytes, l.stream);
   deferred_.clear();
   check(cudaStreamSynchronize(stream_), "allocating memory for a graph");
 }

@@ -21,9 +21,7 @@ thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the devi
 template <DeviceIndex index>
 void give_back_memory(void* bytes, size_t, void* stream) noexcept {
   if (Arena* arena = Context::capturing()) return arena->free_later(bytes, stream);
-  (void)cudaSetDevice(index);  // as Context::choose()
-  // Freed in the order of its stream. At the end of the process the driver may be gone already.
-  (void)cudaFreeAsync(bytes, static_cast<cudaStream_t>(stream));
+  Context::of(index).release(bytes, static_cast<cudaStream_t>(stream));
 }
 constexpr auto kGiveBack = []<size_t... index>(std::index_sequence<index...>) {
   return std::array<Buffer::GiveBack, kMostDevices>{
@@ -197,6 +195,14 @@ void* Context::from_pool(size_t bytes, cudaStream_t stream) {
   return block;
 }
 
+void Context::release(void* bytes, cudaStream_t stream) noexcept {
+  (void)cudaSetDevice(index_);  // as choose()
+  const std::shared_lock no_capture_begins(begin_);
+  // What a stream had to do before it began to capture is done. At the end of the process the
+  // driver may be gone already.
+  (void)cudaFreeAsync(bytes, captures(stream) ? first_ : stream);
+}
+
 unsigned* Context::block_count(cudaStream_t stream) {
   const std::lock_guard lock(mutex_);
   return block_counts_.at(stream);
@@ -230,6 +236,10 @@ cudaStream_t Context::current() const {
 }
 void Context::set_current(cudaStream_t stream) const {
   chosen[static_cast<size_t>(index_)] = stream;
+}
+
+std::function<void()> Context::streams_of_thread() {
+  return [streams = chosen] { chosen = streams; };
 }
 
 cudaStream_t Context::make_stream(int priority) {
@@ -280,25 +290,51 @@ void Context::synchronize(cudaStream_t stream) {
 }
 
 cudaError_t Context::wait() {
-  const std::lock_guard no_capture_begins(begin_);
+  const std::shared_lock no_capture_begins(begin_);
   std::vector<cudaStream_t> streams;
   {
     const std::lock_guard lock(mutex_);
     streams = made_;
   }
   for (const cudaStream_t stream : streams) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    cudaError_t result = cudaStreamIsCapturing(stream, &status);
-    if (result == cudaSuccess && status == cudaStreamCaptureStatusNone)
-      result = cudaStreamSynchronize(stream);
-    if (result != cudaSuccess) return result;
+    if (captures(stream)) continue;
+    if (const cudaError_t result = cudaStreamSynchronize(stream); result != cudaSuccess)
+      return result;
   }
   return cudaSuccess;
+}
+
+bool Context::captures(cudaStream_t stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
 }
 
 void Context::begin_capture(cudaStream_t stream) {
   const std::lock_guard lock(begin_);
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+}
+
+void Context::order(cudaStream_t first, cudaStream_t then) {
+  choose();
+  const std::shared_lock no_capture_begins(begin_);
+  if (first == then || captures(first) || captures(then)) return;
+  cudaEvent_t event;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  cudaError_t result = cudaEventRecord(event, first);
+  if (result == cudaSuccess) result = cudaStreamWaitEvent(then, event);
+  (void)cudaEventDestroy(event);  // once it has happened
+  check(result, "waiting for another stream");
+}
+
+void Context::record_use(const Buffer& bytes) {
+  auto* const owner = static_cast<cudaStream_t>((bytes.whole() ? *bytes.whole() : bytes).context());
+  {
+    const std::lock_guard lock(mutex_);
+    // Memory of a Graph's arena, or of another library, is given back in no stream's order.
+    if (std::find(made_.begin(), made_.end(), owner) == made_.end()) return;
+  }
+  order(current(), owner);
 }
 
 void Context::synchronize() {

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -76,6 +78,8 @@ class Context {
   /// The arena of the step that this thread captures, or null. During a capture nothing is given
   /// back to the pool.
   static Arena*& capturing();
+  /// Gives memory of the pool back in the order of a stream.
+  void release(void* bytes, cudaStream_t stream) noexcept;
   /// Memory of the pool, never of an arena.
   void* from_pool(size_t bytes, cudaStream_t stream);
   /// The count of finished blocks (cuda/runtime/last_block.cuh) of this stream's launches; 0 at
@@ -97,6 +101,7 @@ class Context {
 
   cudaStream_t current() const;
   void set_current(cudaStream_t stream) const;
+  static std::function<void()> streams_of_thread();  // as in Runtime
   cudaStream_t next_stream(bool high_priority);
   /// A stream that nobody else gets until it is returned.
   cudaStream_t borrow_stream();
@@ -109,6 +114,11 @@ class Context {
   /// would break the capture of another thread.
   cudaError_t wait();
   void begin_capture(cudaStream_t stream);
+  /// What `then` gets from now on begins after what `first` has got by now. Does nothing while one
+  /// of the two captures: before it did, everything was done.
+  void order(cudaStream_t first, cudaStream_t then);
+  /// The current stream uses memory that another one may have taken from the pool.
+  void record_use(const Buffer& bytes);
   /// Called after each launch: remembers its name for errors that surface later, throws its own.
   void launched(const char* what, cudaError_t result, cudaStream_t stream);
   /// Throws or warns of the notes on the board. Every call of the backend begins with this.
@@ -120,6 +130,7 @@ class Context {
   static std::atomic<bool> reduced_sums;  // float16 products may join partial sums in float16
 
  private:
+  bool captures(cudaStream_t stream) const;  // while begin_ is held
   std::string recent_launches() const;
   cudaStream_t make_stream(int priority);  // 0 is the usual one
 
@@ -127,7 +138,8 @@ class Context {
   cudaDeviceProp properties_{};
   cudaMemPool_t pool_ = nullptr;
   Board* board_ = nullptr;
-  std::mutex mutex_, begin_;        // for the members below; for the beginning of a capture
+  std::shared_mutex begin_;         // held alone while a capture begins
+  std::mutex mutex_;                // for the members below
   std::vector<cudaStream_t> made_;  // all streams
   cudaStream_t first_ = nullptr;    // the default of every thread
   struct Pool {

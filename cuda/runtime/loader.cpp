@@ -149,6 +149,10 @@ float Event::elapsed_time(const Event& later) const {
 
 }  // namespace cuda
 
+std::function<void()> queues_of_thread() {
+  cuda::Runtime* const r = cuda::loaded().runtime.load(std::memory_order_acquire);
+  return r ? r->streams_of_thread() : [] {};
+}
 Backend& cuda_backend(Device device) { return cuda::require(device).backend(device.index()); }
 
 }  // namespace halftape

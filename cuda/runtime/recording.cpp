@@ -99,4 +99,8 @@ void CudaRecording::replay() {
   check(cudaEventRecord(last_, stream), "recording an event");
 }
 
+std::unique_ptr<Recording> CudaQueues::new_recording() {
+  return std::make_unique<CudaRecording>(context_);
+}
+
 }  // namespace halftape::cuda

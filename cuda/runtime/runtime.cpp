@@ -41,6 +41,7 @@ class CudaRuntime final : public Runtime {
     HALFTAPE_CHECK(!Context::capturing(), "StreamGuard: a captured step runs in one stream");
     Context::of(i).set_current(static_cast<cudaStream_t>(stream));
   }
+  std::function<void()> streams_of_thread() override { return Context::streams_of_thread(); }
   void synchronize_stream(DeviceIndex i, void* stream) override {
     Context::of(i).synchronize(static_cast<cudaStream_t>(stream));
   }

@@ -2,6 +2,7 @@
 // when a program first asks for a GPU.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "halftape/core/contract/backend.h"
@@ -33,6 +34,8 @@ class Runtime {
   virtual void* next_stream(DeviceIndex, bool high_priority) = 0;
   virtual void* current_stream(DeviceIndex) = 0;
   virtual void set_current_stream(DeviceIndex, void*) = 0;
+  /// Makes its caller's streams, on all devices, those of the thread that got this.
+  virtual std::function<void()> streams_of_thread() = 0;
   virtual void synchronize_stream(DeviceIndex, void*) = 0;
   virtual bool query_stream(void*) = 0;
   virtual void* create_event(DeviceIndex, bool timing) = 0;
@@ -46,7 +49,7 @@ class Runtime {
 
 /// Raised with every change of this file or of core/contract/backend.h: a library of another
 /// version is refused.
-inline constexpr int kRuntimeVersion = 4;
+inline constexpr int kRuntimeVersion = 5;
 
 /// The exported functions of the library. open: null, with the reason, if no GPU can be used.
 extern "C" int halftape_cuda_version();

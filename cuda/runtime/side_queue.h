@@ -1,7 +1,8 @@
-// A stream beside the current one, and the events that order the two.
+// The streams of a device as queues: those of threads and those beside them, and events between
+// them.
 #pragma once
 #include "halftape/core/contract/backend.h"
-#include "halftape/cuda/runtime/context.h"
+#include "halftape/cuda/runtime/arena.h"
 
 namespace halftape::cuda {
 
@@ -56,6 +57,26 @@ class CudaSideQueue final : public SideQueue {
  private:
   Context& context_;
   cudaStream_t stream_;
+};
+
+class CudaQueues final : public Queues {
+ public:
+  explicit CudaQueues(Context& context) : context_(context) {}
+  void* current() override { return context_.current(); }
+  void follow(void* queue) override {
+    const Arena* const arena = Context::capturing();
+    if (!arena || &arena->context() != &context_)
+      context_.order(static_cast<cudaStream_t>(queue), context_.current());
+  }
+  void record_use(const Buffer& bytes) override { context_.record_use(bytes); }
+  std::unique_ptr<QueueMoment> now() override { return std::make_unique<CudaMoment>(context_); }
+  std::unique_ptr<SideQueue> new_side_queue() override {
+    return std::make_unique<CudaSideQueue>(context_);
+  }
+  std::unique_ptr<Recording> new_recording() override;
+
+ private:
+  Context& context_;
 };
 
 }  // namespace halftape::cuda

@@ -171,7 +171,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   for (const Tensor& p : model_) seen_.emplace_back(p);
   const Device device = model_[0].device();
   if (std::all_of(model_.begin(), model_.end(), [&](auto& p) { return p.device() == device; }))
-    queue_ = backend(device).new_side_queue();
+    if (Queues* const queues = backend(device).queues()) queue_ = queues->new_side_queue();
 }
 
 AsyncOptimizer::~AsyncOptimizer() {
@@ -200,7 +200,7 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   if (options.found_inf.defined()) task.options.found_inf = options.found_inf.clone();
   task.grads = take_gradients();
   if (queue_) {
-    task.ready = backend(model_[0].device()).now();
+    task.ready = backend(model_[0].device()).queues()->now();
     // Freed memory is reused in the order of the caller's queue, where the worker's reads may come
     // later: hold it until drain().
     in_use_ = task.grads;
@@ -342,7 +342,7 @@ void AsyncOptimizer::run(const StepTask& task) {
       failed = std::current_exception();
       task.step.record_->finish_check();  // as Failed, so that verdict() returns
     }
-    done_ = backend(newest_[0].device()).now();  // also when the step has failed half-way
+    done_ = backend(newest_[0].device()).queues()->now();  // also when the step has failed half-way
     if (failed) std::rethrow_exception(failed);
   });
 }

@@ -41,7 +41,11 @@ class FlatRegion::WeightCasts : public RefCounted {
   Array lend(size_t i, Dtype dtype) {
     const std::lock_guard lock(mutex_);
     auto made = copies_.find(dtype);
-    if (made == copies_.end()) made = copies_.emplace(dtype, FlatArray(*layout_, dtype)).first;
+    if (made == copies_.end()) {
+      FlatArray fresh(*layout_, dtype);
+      backend(layout_->device).synchronize();  // the next one may ask in another queue
+      made = copies_.emplace(dtype, std::move(fresh)).first;
+    }
     return made->second.slots[i]->lend();
   }
 

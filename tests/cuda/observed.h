@@ -42,6 +42,7 @@ class ObservedRuntime final : public cuda::Runtime {
   Backend& backend(DeviceIndex i) override { return *backends_.at(static_cast<size_t>(i)); }
 
   DeviceIndex device_count() const override { return to_.device_count(); }
+  std::function<void()> streams_of_thread() override { return to_.streams_of_thread(); }
   void use_device(DeviceIndex i) override { to_.use_device(i); }
   std::string device_name(DeviceIndex i) const override { return to_.device_name(i); }
   int compute_capability(DeviceIndex i) const override { return to_.compute_capability(i); }

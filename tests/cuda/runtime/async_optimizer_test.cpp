@@ -71,9 +71,7 @@ class Counting final : public ForwardingBackend {
  public:
   Counting() : ForwardingBackend(backend(kCUDA)), former_(swap_backend(kCUDA, this)) {}
   ~Counting() override { swap_backend(kCUDA, former_); }
-  std::unique_ptr<SideQueue> new_side_queue() override {
-    return std::make_unique<Queue>(to().new_side_queue(), used);
-  }
+  Queues* queues() override { return &queues_; }
   int used = 0;
 
  private:
@@ -83,33 +81,47 @@ class Counting final : public ForwardingBackend {
     std::unique_ptr<SideQueue> queue;
     int& uses;
   };
+  struct Counted final : Queues {
+    Counted(Queues& q, int& n) : queues(q), uses(n) {}
+    void* current() override { return queues.current(); }
+    void follow(void* q) override { queues.follow(q); }
+    void record_use(const Buffer& bytes) override { queues.record_use(bytes); }
+    std::unique_ptr<QueueMoment> now() override { return queues.now(); }
+    std::unique_ptr<SideQueue> new_side_queue() override {
+      return std::make_unique<Queue>(queues.new_side_queue(), uses);
+    }
+    std::unique_ptr<Recording> new_recording() override { return queues.new_recording(); }
+    Queues& queues;
+    int& uses;
+  };
   void before(const std::string&, const Touched&) override {}
   Backend* former_;
+  Counted queues_{*to().queues(), used};
 };
 
 }  // namespace
 
 TEST_SUITE("cuda") {
   TEST_CASE("a side queue is another stream, and a moment orders the two") {
-    const auto queue = backend(kCUDA).new_side_queue();
+    Queues& queues = *backend(kCUDA).queues();
+    const auto queue = queues.new_side_queue();
     void* const here = cuda::current_stream().handle();
     Tensor a = zeros({1000}), b;
     a.add_(1);
-    const auto ready = backend(kCUDA).now();
+    const auto ready = queues.now();
     std::unique_ptr<QueueMoment> done;
     queue->use([&] {
       CHECK(cuda::current_stream().handle() != here);
       ready->await();
       b = a * 2;
-      done = backend(kCUDA).now();
+      done = queues.now();
     });
     CHECK(cuda::current_stream().handle() == here);
     done->await();
     CHECK((b + 1).sum().item<float>() == 3000);
     CHECK_THROWS_AS(queue->use([] { throw Error("no"); }), Error);
     CHECK(cuda::current_stream().handle() == here);
-    CHECK(cpu_backend().new_side_queue() == nullptr);
-    CHECK(cpu_backend().now() == nullptr);
+    CHECK(cpu_backend().queues() == nullptr);
   }
 
   TEST_CASE(
@@ -129,7 +141,8 @@ TEST_SUITE("cuda") {
         if (std::exchange(captured, !captured)) (void)norm();
       });
     }
-    const auto queue = backend(kCUDA).new_side_queue(), other = backend(kCUDA).new_side_queue();
+    Queues& queues = *backend(kCUDA).queues();
+    const auto queue = queues.new_side_queue(), other = queues.new_side_queue();
     for (const auto* q : {&queue, &other})
       (*q)->use([&] { CHECK(read_double(norm()) == doctest::Approx(std::sqrt(20000.0))); });
   }

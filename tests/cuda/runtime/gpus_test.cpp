@@ -40,7 +40,7 @@ TEST_CASE("a thread that does something about one GPU uses no other") {
   const Tensor x = ones({1000}, options);
   Tensor dropped = ones({1000}, options), of_graph;
   auto event = std::make_unique<cuda::Event>(false, second);
-  auto moment = backend(second).now();
+  auto moment = backend(second).queues()->now();
   auto graph = std::make_unique<Graph>(second, [&] { of_graph = x + 1; });
   graph->replay();
   const std::pair<const char*, std::function<void()>> acts[] = {
@@ -68,6 +68,18 @@ TEST_CASE("a thread that does something about one GPU uses no other") {
   for (const auto& act : acts) {
     CAPTURE(act.first);
     CHECK(devices_used_by(act.second) == 0b10);
+  }
+}
+
+TEST_CASE("a model that moves to another GPU trains there") {
+  const Clean clean;
+  nn::Linear model(3, 2);
+  for (const Device device : {Device(kCUDA, 0), Device(kCUDA, 1), Device(kCPU), Device(kCUDA, 0)}) {
+    model->to(device);
+    model->zero_grad();
+    for (int i = 0; i < 2; ++i) model->forward(ones({4, 3}, device)).sum().backward();
+    CHECK(model->weight.grad().device() == device);
+    CHECK(model->weight.grad().cpu().eq(8).all().item<bool>());
   }
 }
 
