@@ -46,7 +46,7 @@ bool CudaBackend::try_fused(std::span<const Call> calls) {
   };
   return done(cross_entropy_grad, calls) || done(check_and_norm, calls) ||
          matches<CheckedScale>(calls, scale_fused) || matches<Push>(calls, push_fused) ||
-         matches<Attention>(calls, attention_fused) ||
+         matches<DropoutTask>(calls, dropout_fused) || matches<Attention>(calls, attention_fused) ||
          matches<AttentionGrad>(calls, attention_grad_fused) ||
          matches<CrossEntropy, CheckedScale>(calls, loss) || matches<MlpLoss>(calls, mlp) ||
          matches<MlpLoss, CheckedScale>(calls, mlp) ||

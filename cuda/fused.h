@@ -15,6 +15,7 @@ bool mlp_loss_fused(const MlpLoss& m, const CheckedScale* scaling = nullptr,
                     const GradientCheck* check = nullptr);
 bool scale_fused(const CheckedScale& s);
 bool push_fused(const Push& p);
+bool dropout_fused(const DropoutTask& d);
 bool attention_fused(const Attention& a);
 bool attention_grad_fused(const AttentionGrad& d);
 

@@ -28,6 +28,10 @@ class Capture {
   virtual bool made_here(const Array& array) const = 0;
   /// random_reserve() for a kernel that draws the next numbers at each replay.
   virtual RandomKey reserve_random(int64_t count) = 0;
+  /// What these keys lead to. Who draws with one after the step keeps it.
+  virtual Array random_start() const = 0;
+  /// random_start() of this thread's capture on that device; undefined without one.
+  static Array random_start_on(Device device);
 
   /// Promises that `copy`, which outlasts the step, holds `source` cast when a replay begins:
   /// replay() casts again if either was written in between. False if that is impossible, because

@@ -45,6 +45,10 @@ Capture* Capture::on(Device device) {
   return capturing && capturing_on == device ? capturing : nullptr;
 }
 
+Array Capture::random_start_on(Device device) {
+  const Capture* const capture = on(device);
+  return capture ? capture->random_start() : Array();
+}
 bool Capture::active() { return capturing != nullptr; }
 bool Capture::active_or_tried() { return detail::Stage::current() != nullptr; }
 
@@ -140,6 +144,7 @@ class Graph::Captured final : public Capture {
     drawn_ += (count + 3) / 4 * 4;
     return key;
   }
+  Array random_start() const override { return live_.slice(0, 0, sizeof(RandomKey)); }
   bool keep_cast(const Array& source, const Array& copy) override {
     if (keeps(copy) || held_.written(source.buffer().get()) || held_.written(copy.buffer().get()))
       return false;

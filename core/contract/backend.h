@@ -12,6 +12,7 @@
 
 #include "halftape/core/contract/queue.h"
 #include "halftape/core/contract/tasks/attention.h"
+#include "halftape/core/contract/tasks/dropout.h"
 #include "halftape/core/contract/tasks/gemm.h"
 #include "halftape/core/contract/tasks/index.h"
 #include "halftape/core/contract/tasks/loss.h"
@@ -26,7 +27,7 @@ namespace halftape {
 using Call =
     std::variant<const CrossEntropy*, const CrossEntropyGrad*, const MlpLoss*, const CheckedScale*,
                  const GradientCheck*, const ListNorm*, const ListUpdate*, const Transition*,
-                 const Push*, const Attention*, const AttentionGrad*>;
+                 const Push*, const Attention*, const AttentionGrad*, const DropoutTask*>;
 
 class Backend {
  public:

@@ -86,13 +86,15 @@ Named named(const Transition& t) {
   return {"transition", touched};
 }
 Named named(const Attention& a) {
-  return {"attention", {{&a.y, &a.largest, &a.total}, {&a.q, &a.k, &a.v, &a.mask}}};
+  return {"attention", {{&a.y, &a.largest, &a.total}, {&a.q, &a.k, &a.v, &a.mask, &a.live}}};
 }
 Named named(const AttentionGrad& d) {
   const Attention& a = d.of;
   return {"attention_grad",
-          {{&d.dq, &d.dk, &d.dv}, {&d.g, &a.q, &a.k, &a.v, &a.mask, &a.y, &a.largest, &a.total}}};
+          {{&d.dq, &d.dk, &d.dv},
+           {&d.g, &a.q, &a.k, &a.v, &a.mask, &a.live, &a.y, &a.largest, &a.total}}};
 }
+Named named(const DropoutTask& d) { return {"dropout", {{&d.y}, {&d.x, &d.live}}}; }
 Named named(const Push& p) { return {"push", {{&p.ring, &p.count}, {&p.value}}}; }
 
 Named named(const Call& call) {

@@ -79,6 +79,13 @@ void unfused(Backend& on, const Push& p) {
   on.binary(kBinary<formula::Add>, now, now, n);
 }
 
+void unfused(Backend& on, const DropoutTask& d) {
+  const Array kept(d.x.shape(), d.x.dtype(), d.x.device());
+  on.random(kept, Distribution::Bernoulli, 1 - d.p, 0, d.key);
+  on.binary(kBinary<formula::Mul>, d.y, d.x, kept);
+  on.unary(UnaryOps::index<formula::DivScalar>(), d.y, d.y, {1 - d.p});
+}
+
 void gemm_unfused(Backend& on, const Gemm& g, const EpilogueSteps& steps) {
   Gemm rest = g;
   if (g.bias_grad.defined()) {

@@ -8,6 +8,7 @@ void unfused(Backend& on, const CrossEntropyGrad& c);
 void unfused(Backend& on, const MlpLoss& m);  // mlp_loss_unfused.cpp
 void unfused(Backend& on, const CheckedScale& s);
 void unfused(Backend& on, const Push& p);
+void unfused(Backend& on, const DropoutTask& d);
 void unfused(Backend& on, const Attention& a);      // attention_unfused.cpp
 void unfused(Backend& on, const AttentionGrad& d);  // attention_unfused.cpp
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "halftape/core/formula/binary.h"
 #include "halftape/core/formula/exponents.h"
@@ -52,6 +53,29 @@ TEST_CASE("gather, the scatters and random numbers give the same bits in every l
         check({"random", {numbers(s, d)}, {}, [kind](const Arrays& y, const Arrays&) {
                  tested().random(y[0], kind, 0.25, 5, {.seed = 7, .offset = 3});
                }});
+}
+
+TEST_CASE("dropout drops what random numbers with its key say, in every layout") {
+  const double p = 0.3;
+  const RandomKey key{.seed = 7, .offset = 3};
+  for (const Dtype d : floats)
+    for (const Shape& s :
+         {Shape{0}, Shape{1}, Shape{7}, Shape{7, 33}, Shape{3, many(8193, 3001)}}) {
+      CAPTURE(d);
+      CAPTURE(s);
+      const Array x = numbers(s, d, 2, false), kept(s, d, kCPU), wanted(s, d, kCPU);
+      check({"dropout", {numbers(s, d)}, {x}, [&](const Arrays& y, const Arrays& in) {
+               tested().run(DropoutTask{y[0], in[0], p, key});
+             }});
+      cpu_backend().random(kept, Distribution::Bernoulli, 1 - p, 0, key);
+      cpu_backend().binary(BinaryOps::index<formula::Mul>(), wanted, x, kept);
+      cpu_backend().unary(UnaryOps::index<formula::DivScalar>(), wanted, wanted, {1 - p});
+      const Array y = there(numbers(s, d));
+      tested().run(DropoutTask{y, there(x), p, key});
+      const Array got = y.to(kCPU);
+      const auto bytes = static_cast<size_t>(got.numel()) * element_size(d);
+      CHECK((bytes == 0 || std::memcmp(got.raw(), wanted.raw(), bytes) == 0));
+    }
 }
 
 TEST_CASE("unscale and the optimizer updates give the same bits in every layout") {

@@ -6,6 +6,8 @@
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/tape/error_scope.h"
+#include "halftape/autograd/tape/record.h"
+#include "halftape/core/capture/capture.h"
 #include "halftape/core/random/draw.h"
 
 namespace halftape {
@@ -34,7 +36,20 @@ Tensor kept(const Tensor& x, const Shape& shape, double p, Dtype dtype) {
   return Tensor(drawn);
 }
 
+/// By numbers that backward draws once more: a GPU draws faster than it reads a mask. `live`: what
+/// the key leads to in a Graph.
+Tensor drawn_again(const Tensor& x, double p, const RandomKey& key, const Array& live) {
+  const Array y(x.sizes(), x.dtype(), x.device());
+  backend(x.device()).run(DropoutTask{y, x.array().to_contiguous(), p, key, live});
+  return record("dropout", y, {&x}, [p, key, live](Node&, const Tensor& g) -> Grads {
+    return {drawn_again(g, p, key, live)};
+  });
+}
+
 Tensor zeroed(const Tensor& x, const Shape& shape, double p) {
+  if (!x.device().is_cpu() && shape == x.sizes())
+    return drawn_again(x, p, random_reserve(x.device(), x.numel()),
+                       Capture::random_start_on(x.device()));
   return x * kept(x, shape, p, x.dtype()) / (1 - p);
 }
 

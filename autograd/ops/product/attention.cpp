@@ -17,6 +17,7 @@
 #include "halftape/autograd/tape/by_formula.h"
 #include "halftape/autograd/tape/error_scope.h"
 #include "halftape/autograd/tape/record.h"
+#include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 
 namespace halftape {
@@ -73,6 +74,7 @@ struct Settings {
   bool causal;
   double scale, dropout;
   std::optional<RandomKey> key = {};  // of numbers that are drawn already
+  Array live = {};                    // what the key leads to in a Graph
 
   Attention task(const Array& q, const Array& k, const Array& v, const Array& mask,
                  const Array& y) const {
@@ -84,6 +86,7 @@ struct Settings {
             .scale = scale,
             .dropout = dropout,
             .key = key.value_or(RandomKey()),
+            .live = live,
             .y = y};
   }
 };
@@ -203,7 +206,10 @@ Tensor fused(const Tensor& q_in, const Tensor& k_in, const Tensor& v_in, const T
                v = in_heads(v_in, lead, last_dims(v_in.sizes(), 2));
   const int64_t batches = q.size(0), heads = q.size(1), rows = q.size(2), keys = k.size(2);
   const Tensor mask = mask_in.defined() ? in_heads(mask_in, lead, {rows, keys}) : mask_in;
-  if (how.dropout != 0) how.key = random_reserve(q.device(), batches * heads * rows * keys);
+  if (how.dropout != 0) {
+    how.key = random_reserve(q.device(), batches * heads * rows * keys);
+    how.live = Capture::random_start_on(q.device());
+  }
   Attention a = how.task(q.array(), k.array(), v.array(), mask.defined() ? mask.array() : Array(),
                          laid_out_as(q.array(), v.size(3)));
   a.largest = Array({batches, heads, rows}, compute_dtype(q.dtype()), q.device());

@@ -20,6 +20,7 @@ struct Attention {
   // numbers with probability 1 − dropout, and otherwise divided by 1 − dropout.
   double dropout = 0;  // in [0, 1)
   RandomKey key = {};
+  Array live = {};  // what key.live leads to, if anything
   // Results.
   Array y = {};  // (B, H, L, F)
   // (B, H, L), contiguous, float32 (float64 of float64): the largest of a query's scores, and
