@@ -171,12 +171,8 @@ void draw(Distribution kind, double a, double b, RandomKey key, int64_t begin, i
       const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586477 * w;
       v = a + b * r * (i == pair ? std::cos(angle) : std::sin(angle));
     } else {
-      const double u =
-          (static_cast<double>(word(i)) +
-           static_cast<double>(random_bits(key.seed, ~key.offset, static_cast<uint64_t>(i))) *
-               0x1p-32) *
-          0x1p-32;
-      v = std::min(std::floor(a + (b - a) * u), b - 1);
+      const auto at = static_cast<uint64_t>(i);
+      v = integer_between(a, b, word(i), philox(key.seed, key.offset + at / 4, 1).v[at % 4]);
     }
   }
 }

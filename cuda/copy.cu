@@ -173,11 +173,8 @@ struct Draw {
         x[2 * k + 1] = a + b * r * ::sin(angle);
       });
     } else if (kind == Distribution::Bits) {
-      const PhiloxBlock low = philox(key.seed, ~key.offset + counter, 0);
-      unrolled<4>([&](int k) {
-        const double whole = ::floor(a + (b - a) * ((words.v[k] + low.v[k] * 0x1p-32) * 0x1p-32));
-        x[k] = whole < b - 1 ? whole : b - 1;
-      });
+      const PhiloxBlock others = philox(key.seed, key.offset + counter, 1);
+      unrolled<4>([&](int k) { x[k] = integer_between(a, b, words.v[k], others.v[k]); });
     } else {
       unrolled<4>([&](int k) {
         const auto u = static_cast<double>(uniform01(words.v[k]));

@@ -32,6 +32,18 @@ HALFTAPE_HD PhiloxBlock philox(uint64_t key, uint64_t counter_low, uint64_t coun
 HALFTAPE_HD uint32_t random_bits(uint64_t seed, uint64_t offset, uint64_t i) {
   return philox(seed, offset + i / 4, 0).v[i % 4];
 }
+/// ⌊r·width / 2^64⌋ for r of 64 bits: uniform in 0 … width − 1 but for width / 2^64.
+HALFTAPE_HD uint64_t integer_below(uint64_t width, uint32_t r_high, uint32_t r_low) {
+  const uint64_t high = width >> 32, low = width & 0xffffffffu;
+  const uint64_t middle = r_high * low + (r_low * low >> 32);
+  return r_high * high + (middle >> 32) + ((r_low * high + (middle & 0xffffffffu)) >> 32);
+}
+/// Element i of Distribution::Bits, from a word of the stream and one of another counter.
+HALFTAPE_HD double integer_between(double least, double most, uint32_t word, uint32_t other) {
+  const auto from = static_cast<int64_t>(least);
+  const auto width = static_cast<uint64_t>(static_cast<int64_t>(most) - from) + 1;
+  return static_cast<double>(from + static_cast<int64_t>(integer_below(width, word, other)));
+}
 /// Uniform in [0, 1) with 24 bits.
 HALFTAPE_HD float uniform01(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 

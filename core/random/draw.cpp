@@ -178,7 +178,7 @@ void draw_integers(const Array& y, int64_t low, int64_t high, bool any) {
   const LockedMt19937 mt(y.device());
   if (!mt)
     return backend(y.device())
-        .random(y, Distribution::Bits, static_cast<double>(low), static_cast<double>(high),
+        .random(y, Distribution::Bits, static_cast<double>(low), static_cast<double>(high - 1),
                 random_reserve(y.device(), y.numel()));
   const Dtype dtype = y.dtype();
   const bool all64 = any && dtype == kInt64;

@@ -261,8 +261,23 @@ TEST_CASE("number i does not depend on how many are drawn with it") {
     }
     // At offset 2, two blocks on, the stream begins with number 8.
     const auto later = draw(kFloat64, 10000, kind, 0.25, b, {.seed = 42, .offset = 2});
-    if (kind != Distribution::Bits) CHECK(std::equal(later.begin(), later.end(), many.begin() + 8));
+    CHECK(std::equal(later.begin(), later.end(), many.begin() + 8));
   }
+}
+
+TEST_CASE("integers are even and independent, however large they are") {
+  const double large = 0x1p52;
+  const auto three = draw(kInt64, 90000, Distribution::Bits, large, large + 2);
+  for (int k = 0; k < 3; ++k)  // the standard deviation is 141
+    CHECK(std::abs(static_cast<double>(std::count(three.begin(), three.end(), large + k)) - 30000) <
+          700);
+  for (const double v : draw(kInt64, 100, Distribution::Bits, 0x1p53, 0x1p53)) REQUIRE(v == 0x1p53);
+  const auto ends = draw(kInt64, 100, Distribution::Bits, 0x1p53 - 1, 0x1p53);
+  CHECK(std::count(ends.begin(), ends.end(), 0x1p53) > 20);
+  CHECK(std::count(ends.begin(), ends.end(), 0x1p53 - 1) > 20);
+  const auto wide = draw(kInt64, 8, Distribution::Bits, 0, 0x1p53 - 1, {.seed = 0, .offset = 0});
+  for (size_t i = 4; i < 8; ++i)  // the low word of one is not the high word of another
+    CHECK(std::fmod(wide[i], 0x1p21) != std::floor(wide[i - 4] * 0x1p-32));
 }
 
 TEST_CASE("uniform numbers lie in [0, 1), also in formats that would round up to 1") {
@@ -319,12 +334,12 @@ TEST_CASE("Bernoulli numbers are 1 with the given probability, never at 0 and al
 }
 
 TEST_CASE("integers cover [low, high) evenly, also in ranges beyond 32 bits") {
-  const auto dice = draw(kInt64, 600000, Distribution::Bits, 1, 7);
+  const auto dice = draw(kInt64, 600000, Distribution::Bits, 1, 6);
   for (int face = 1; face <= 6; ++face)
     CHECK(std::abs(mean(dice, [face](double v) { return v == face; }) - 1.0 / 6) < 0.0025);
   CHECK(*std::min_element(dice.begin(), dice.end()) == 1);
   CHECK(*std::max_element(dice.begin(), dice.end()) == 6);
-  for (const double v : draw(kInt32, 1000, Distribution::Bits, -5, -4)) REQUIRE(v == -5);
+  for (const double v : draw(kInt32, 1000, Distribution::Bits, -5, -5)) REQUIRE(v == -5);
   const auto wide = draw(kInt64, 100000, Distribution::Bits, 0, 0x1p50);
   CHECK(std::abs(mean(wide) / 0x1p50 - 0.5) < 0.005);
   CHECK(std::set<double>(wide.begin(), wide.end()).size() == wide.size());

@@ -39,7 +39,7 @@ struct ViewDice {
     }
     const Array whole({next + 64}, dtype, kCPU), numbers({whole.numel()}, kInt64, kCPU);
     cpu_backend().random(numbers, Distribution::Bits, dtype == kBool || dtype == kUInt8 ? 0 : -99,
-                         dtype == kBool ? 2 : 99, {.seed = bits(), .offset = 0});
+                         dtype == kBool ? 1 : 98, {.seed = bits(), .offset = 0});
     cpu_backend().copy(whole, numbers);
     return whole.as_strided(shape, strides, first);
   }

@@ -28,7 +28,7 @@ inline Backend& gpu() { return backend(kCUDA); }
 inline Array whole(const Shape& shape, Dtype dtype, double low = -8, double high = 9,
                    uint64_t seed = 1) {
   Array x(shape, kFloat32, kCPU);
-  cpu_backend().random(x, Distribution::Bits, low, high, {seed, 0});
+  cpu_backend().random(x, Distribution::Bits, low, high - 1, {seed, 0});
   return x.to(dtype);
 }
 /// ±1, and ±2 here and there: products are exact.

@@ -8,7 +8,7 @@ enum class Distribution : uint8_t {
   Uniform,    // a + (b − a)·u, u in [0, 1)
   Normal,     // mean a, standard deviation b
   Bernoulli,  // 1 with probability a
-  Bits,       // integers in [a, b)
+  Bits,       // integers from a to b, both of which are some
 };
 
 /// The op and the argument that the message of an index out of range names:
