@@ -17,7 +17,10 @@ class Trial final : public ForwardingBackend, public Stage {
 
   BufferPtr allocate(size_t bytes, bool pinned) override {
     BufferPtr made = to().allocate(bytes, pinned);
-    if (pinned) return made;
+    if (pinned) {  // it may lie where a buffer was that is gone
+      made_.erase(made.get());
+      return made;
+    }
     made_.insert(made.get());
     if (lasting_) fresh_.push_back(made);
     return made;

@@ -73,10 +73,14 @@ class Watch final : public ForwardingBackend, public Stage {
       : ForwardingBackend(to), device_(device), held_(held), left_(std::move(left)) {}
 
   BufferPtr allocate(size_t bytes, bool pinned) override {
-    if (pinned) return to().allocate(bytes, true);
-    check_no_state();
-    BufferPtr made = to().allocate(bytes);
-    made_.insert(made.get());  // it stays with the recording
+    if (!pinned) check_no_state();
+    BufferPtr made = to().allocate(bytes, pinned);
+    if (pinned) {  // it may lie where a buffer was that is gone
+      made_.erase(made.get());
+      left_.erase(made.get());
+    } else {
+      made_.insert(made.get());  // it stays with the recording
+    }
     return made;
   }
   void begin_lasting() override { ++lasting_; }
@@ -121,7 +125,7 @@ class Watch final : public ForwardingBackend, public Stage {
   Device device_;
   Held& held_;
   int lasting_ = 0;
-  const Buffers left_;
+  Buffers left_;
   Buffers made_;
   std::vector<Ref<BufferSlot>> lent_;
 };
