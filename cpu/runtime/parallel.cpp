@@ -17,7 +17,9 @@
 #include "halftape/core/check.h"
 #include "halftape/core/machine/flush_denormal.h"
 #include "halftape/core/machine/os.h"
+#include "halftape/core/machine/scoped_value.h"
 #include "halftape/core/machine/warn.h"
+#include "halftape/core/place.h"
 
 namespace halftape {
 namespace cpu {
@@ -43,7 +45,10 @@ struct Job {
   void (*task)(int64_t, void*);
   void* context;
   int64_t count;
-  uint32_t flush = detail::flush_bits();  // the caller's: the bits are those of its loop alone
+  // The caller's: bits and errors are those of its loop alone.
+  uint32_t flush = detail::flush_bits();
+  const char* op = detail::op_at_work;
+  const detail::Place* place = detail::place_at_work;
   std::atomic<int64_t> next{0}, done{0};
   std::mutex mutex;
   std::condition_variable finished;
@@ -52,7 +57,9 @@ struct Job {
   /// Claims and runs tasks until none is left.
   void work() {
     inside = true;
-    const detail::FlushAs caller(flush);
+    const detail::FlushAs flushing(flush);
+    const ScopedValue named(detail::op_at_work, op);
+    const ScopedValue placed(detail::place_at_work, place);
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       try {
         task(i, context);
