@@ -136,7 +136,14 @@ class SharedCache {
   size_t taken_ = 0, most_ = 0;  // since the last trim(): bytes taken, and the most that were held
 };
 SharedCache& shared() {
-  static auto* cache = new SharedCache;  // NOLINT: outlives every static tensor
+  static SharedCache* cache = nullptr;  // outlives every static tensor
+  // A forked child may find its lock held by a thread that is not there: it leaves it and what it
+  // has, and begins another.
+  static const bool made [[maybe_unused]] = [] {
+    cache = new SharedCache;  // NOLINT
+    os::after_fork_in_child([] { cache = new SharedCache; });
+    return true;
+  }();
   return *cache;
 }
 
