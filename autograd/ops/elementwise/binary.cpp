@@ -108,6 +108,12 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
   const auto [a, b] = cast_inputs(kOp, a_in, b_in);
   same_device(Op::name, a, b);
   const Shape shape = broadcast(Op::name, a.sizes(), b.sizes());
+  if constexpr (Op::compares) {  // floats in the dtype that others would compute in
+    const Dtype d = result_type({&a, &b});
+    if (a.dtype() != b.dtype() && is_floating_point(a.dtype()) && is_floating_point(b.dtype()) &&
+        d != promote(a.dtype(), b.dtype()))
+      return binary<Op>(Tensor(a.array().to(d)), Tensor(b.array().to(d)));
+  }
   Array y(shape, out_dtype<Op>(a, b), a.device());
   Array a_room, b_room;
   backend(a.device())

@@ -84,6 +84,18 @@ TEST_CASE("a number beyond a tensor's integers is compared as it is, and refused
   CHECK(ints_of(tensor({255}, kInt64).to(kUInt8) == -1) == Ints{0});
 }
 
+TEST_CASE("a 0-dim number is compared in the dtype of the other side, as PyTorch does") {
+  for (const Dtype d : {kFloat32, kFloat16, kBFloat16}) {
+    const Tensor x = tensor({0.1, 0.3}).to(d), tenth = full({}, 0.1, kFloat64);
+    CHECK(x.eq(tenth).equal(tensor({true, false})));
+    CHECK(tenth.eq(x).equal(tensor({true, false})));
+    CHECK(x.gt(tenth).equal(tensor({false, true})));
+    CHECK(tenth.ge(x).equal(tensor({true, false})));
+    // With a dimension it counts: the widest dtype decides.
+    CHECK_FALSE(x.slice(0, 0, 1).eq(tenth.unsqueeze(0)).item<bool>());
+  }
+}
+
 TEST_CASE("integers wrap around and never trap") {
   constexpr int64_t low = std::numeric_limits<int64_t>::min(),
                     high = std::numeric_limits<int64_t>::max();
