@@ -7,7 +7,7 @@ namespace halftape {
 /// "x86-64-v4" (AVX-512), "x86-64-v3" (AVX2, FMA, F16C) or "baseline": the best that this build and
 /// machine have, or the one that the environment variable HALFTAPE_CPU_CAPABILITY names. Throws
 /// for any other name. On 64-bit Arm always "armv8-a". Results are the same at each level, except
-/// for products at "baseline", and those of bfloat16 as below.
+/// for products of float64, those at "baseline", and those of bfloat16 as below.
 std::string get_cpu_capability();
 
 /// Whether products of bfloat16 use the machine's dot products of two (AVX512_BF16) instead of

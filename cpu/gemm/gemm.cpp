@@ -2,6 +2,9 @@
 // fixed tiles of the result are single-threaded Eigen products over the whole depth, rounded once.
 // The canonical form is what makes every layout give the same bits; the fixed tiles, every thread
 // count.
+
+// Never the way that Eigen has for small products: its bits follow the alignment of the result.
+#define EIGEN_GEMM_TO_COEFFBASED_THRESHOLD 0
 #include <Eigen/Core>
 #include <mutex>
 
