@@ -150,7 +150,7 @@ int main(int, char** argv) {
                                        TransformerDecoderLayerOptions, TransformerDecoderOptions>;
   makers["Functional"] = [](const Case&) { return Functional(torch::relu).ptr(); };
   makers["Sequential"] = [](const Case&) {
-    return Sequential(Linear(5, 3), ReLU(), Linear(3, 2)).ptr();
+    return Sequential{Linear(5, 3), ReLU(), Linear(3, 2)}.ptr();
   };
 
   std::cout << "# How LibTorch " << TORCH_VERSION << " prints the cases of module_cases.txt.\n"

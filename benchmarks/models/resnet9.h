@@ -5,7 +5,7 @@
 
 inline halftape::nn::Sequential convolution(int64_t in, int64_t out, bool pool = false) {
   using namespace halftape::nn;
-  Sequential s(Conv2d(Conv2dOptions(in, out, 3).padding(1).bias(false)), BatchNorm2d(out), ReLU());
+  Sequential s{Conv2d(Conv2dOptions(in, out, 3).padding(1).bias(false)), BatchNorm2d(out), ReLU()};
   if (pool) s->push_back(MaxPool2d(2));
   return s;
 }

@@ -60,9 +60,9 @@ Tensor numbers(std::vector<int64_t> shape, int64_t seed) {
 
 void train(at::ScalarType dtype) {
   torch::set_num_threads(1);
-  torch::nn::Sequential model(torch::nn::Linear(16, 32), torch::nn::ReLU(),
+  torch::nn::Sequential model{torch::nn::Linear(16, 32), torch::nn::ReLU(),
                               torch::nn::Linear(32, 32), torch::nn::ReLU(),
-                              torch::nn::Linear(32, 4));
+                              torch::nn::Linear(32, 4)};
   {
     const torch::NoGradGuard no_grad;
     int64_t seed = 0;

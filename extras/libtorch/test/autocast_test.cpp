@@ -143,8 +143,8 @@ TEST_CASE("a small MLP learns in 16 bits") {
   for (const auto dtype : {kBFloat16, kHalf}) {
     if (dtype == kHalf && !kHasHalfOnCpu) continue;
     torch::manual_seed(0);
-    torch::nn::Sequential model(torch::nn::Linear(8, 32), torch::nn::Tanh(),
-                                torch::nn::Linear(32, 1));
+    torch::nn::Sequential model{torch::nn::Linear(8, 32), torch::nn::Tanh(),
+                                torch::nn::Linear(32, 1)};
     const Tensor x = torch::randn({64, 8}), y = x.prod(1, true);
     torch::optim::Adam optimizer(model->parameters(), 1e-2);
     GradScaler scaler(kCPU, GradScalerOptions().init_scale(std::ldexp(1., 30)).growth_interval(50));

@@ -13,7 +13,7 @@ namespace halftape::nn {
 
 /// Calls a function of a Tensor, with further arguments bound once:
 ///
-///     nn::Sequential net(nn::Linear(3, 4), nn::Functional(relu), nn::Functional(elu, 1, 0, 1));
+///     nn::Sequential net{nn::Linear(3, 4), nn::Functional(relu), nn::Functional(elu, 1, 0, 1)};
 class FunctionalImpl : public Cloneable<FunctionalImpl> {
  public:
   using Function = std::function<Tensor(Tensor)>;
@@ -45,7 +45,9 @@ class Functional : public ModuleHolder<FunctionalImpl> {
 /// errors. Subclasses of Linear or ReLU are called one by one, and so is every part under a dtype
 /// policy that asks for every op.
 ///
-///     nn::Sequential net(nn::Linear(3, 4), relu, nn::Linear(4, 2));
+/// In braces, the parts are made, and draw their first weights, in the order in which they stand:
+///
+///     nn::Sequential net{nn::Linear(3, 4), relu, nn::Linear(4, 2)};
 ///     nn::Sequential named({{"fc", nn::Linear(3, 4)}, {"act", nn::ReLU()}});
 class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
   template <class Part>  // a holder satisfies the first; the second does not compile for it

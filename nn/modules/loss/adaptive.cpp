@@ -43,8 +43,8 @@ void AdaptiveLogSoftmaxWithLossImpl::reset() {
   for (size_t i = 1; i < cutoffs.size(); ++i) {
     const auto hidden = static_cast<int64_t>(features(i));
     tail->push_back(
-        Sequential(Linear(LinearOptions(o.in_features(), hidden).bias(false)),
-                   Linear(LinearOptions(hidden, cutoffs[i] - cutoffs[i - 1]).bias(false))));
+        Sequential{Linear(LinearOptions(o.in_features(), hidden).bias(false)),
+                   Linear(LinearOptions(hidden, cutoffs[i] - cutoffs[i - 1]).bias(false))});
   }
 }
 

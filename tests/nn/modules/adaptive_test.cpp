@@ -113,3 +113,19 @@ TEST_CASE("fractional pooling is told how long its output is in just one way") {
             }),
             "expected numbers of shape [2, 3, 2]"));
 }
+
+TEST_CASE("the adaptive softmax draws its first weights in the order of its layers") {
+  const auto m = softmax_of_12();
+  manual_seed(3);
+  const nn::Linear head(8, 5);
+  CHECK(m->head->weight.equal(head->weight.to(kFloat64)));
+  const int64_t sizes[] = {8, 4, 4, 8, 2, 5};
+  for (size_t cluster = 0; cluster < 2; ++cluster)
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t* const size = sizes + 3 * cluster + i;
+      const nn::Linear layer(nn::LinearOptions(size[0], size[1]).bias(false));
+      const Tensor weight = m->named_parameters()["tail." + std::to_string(cluster) + "." +
+                                                  std::to_string(i) + ".weight"];
+      CHECK(weight.equal(layer->weight.to(kFloat64)));
+    }
+}
