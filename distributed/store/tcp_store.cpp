@@ -16,6 +16,8 @@ namespace {
 using TcpClock = std::chrono::steady_clock;
 // An answer that waits for nobody comes at once, unless the server's machine is overloaded.
 constexpr milliseconds kAnswerTime{10000};
+// After a deadline, to learn which keys are missing.
+constexpr milliseconds kLastAnswerTime{2000};
 
 wire::Writer store_request(StoreCall call, const std::vector<std::string>& keys) {
   wire::Writer request(static_cast<uint8_t>(call));
@@ -84,13 +86,19 @@ class TcpStore::Client {
     const milliseconds time = std::max<milliseconds>(timeout_, kAnswerTime);
     try {
       return ask(what, request, time);
-    } catch (const os::SocketFailure& failure) {
-      detail::fail("TcpStore: the server at ", place(), " did not answer ", what, " within ",
-                   seconds_text(time), ": the process that serves the store is stopped or cut off");
+    } catch (const os::SocketFailure&) {
+      say_stopped(what, time);
     }
   }
+  [[noreturn]] void say_stopped(const std::string& what, milliseconds time) const {
+    detail::fail("TcpStore: the server at ", place(), " did not answer ", what, " within ",
+                 seconds_text(time), ": the process that serves the store is stopped or cut off");
+  }
   std::vector<std::string> missing(const std::vector<std::string>& keys) {
-    const std::string answer = ask_at_once("check()", store_request(StoreCall::Missing, keys));
+    return named_missing(keys, ask_at_once("check()", store_request(StoreCall::Missing, keys)));
+  }
+  std::vector<std::string> named_missing(const std::vector<std::string>& keys,
+                                         const std::string& answer) const {
     return read("check()", answer, [&](wire::Reader& places) {
       std::vector<std::string> named;
       while (!places.at_end()) {
@@ -108,10 +116,21 @@ class TcpStore::Client {
       return ask(what, store_request(call, keys), timeout);
     } catch (const os::SocketFailure&) {
       // The connection was closed, and with it the server forgot the question.
-      const std::vector<std::string> without = missing(keys);
+      const std::vector<std::string> without = missing_after(what, keys, timeout);
       HALFTAPE_CHECK(!without.empty(), "TcpStore at ", place(), ": no answer to ", what, " within ",
                      seconds_text(timeout));
       detail::fail("TcpStore at ", place(), ": ", without_value(without, timeout));
+    }
+  }
+
+  std::vector<std::string> missing_after(const std::string& what,
+                                         const std::vector<std::string>& keys,
+                                         milliseconds timeout) {
+    try {
+      return named_missing(
+          keys, ask("check()", store_request(StoreCall::Missing, keys), kLastAnswerTime));
+    } catch (const os::SocketFailure&) {
+      say_stopped(what, timeout);
     }
   }
 
