@@ -43,6 +43,12 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   /// Floating buffers ← their mean over the ranks, computed in float64; others ← rank 0's.
   void average_buffers();
   BufferValues buffer_values() const;
+  /// (2, n), the numbers and their negatives, of which the largest say where all are equal. A sum
+  /// of equal float64 numbers, divided by their count, may be another number; undefined where no
+  /// buffer is float64, as shorter numbers are exact.
+  Tensor ends_of(const Array& floats) const;
+  /// Means of numbers that are equal on all ranks ← that number.
+  void keep_equal(const Array& means, const Tensor& ends) const;
   void set_buffers(const BufferValues& values);
   /// Throws after a loop over shards that was left early.
   void check_usable() const;

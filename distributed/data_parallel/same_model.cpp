@@ -1,9 +1,13 @@
 // The models of all ranks are compared at the start, and their numbers when that is asked for.
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
+#include "halftape/autograd/ops/elementwise/binary.h"
+#include "halftape/autograd/ops/elementwise/unary.h"
+#include "halftape/autograd/ops/layout/shape.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
@@ -48,6 +52,22 @@ std::vector<std::vector<int64_t>> gathered(ProcessGroup& group, const std::vecto
 }
 
 }  // namespace
+
+Tensor Impl::ends_of(const Array& floats) const {
+  const auto is_float64 = [](const Tensor& b) { return b.dtype() == kFloat64; };
+  if (!floats.defined() || std::none_of(buffers.begin(), buffers.end(), is_float64)) return {};
+  const Tensor x(floats);
+  return stack({x, neg(x)});
+}
+
+void Impl::keep_equal(const Array& means, const Tensor& ends) const {
+  if (!ends.defined()) return;
+  group->all_reduce(ends, ReduceOp::Max, {.label = "buffers"});
+  const Tensor most = ends.select(0, 0), least = neg(ends.select(0, 1));
+  const Tensor is_one = logical_and(eq(most, least), ne(most, 0)),
+               counts = logical_and(is_one, eq(Tensor(means), Tensor(means)));  // NaN stays
+  backend(means.device()).copy(means, where(counts, most, Tensor(means)).array());
+}
 
 std::string text_of(ProcessGroup& group, const std::string& own, int rank,
                     const std::string& label) {
@@ -149,8 +169,11 @@ void Impl::set_buffers(const BufferValues& values) {
 void Impl::average_buffers() {
   if (group->size() == 1 || buffers.empty()) return;
   const BufferValues values = buffer_values();
-  if (values.floats.defined())
+  if (values.floats.defined()) {
+    const Tensor ends = ends_of(values.floats);
     group->all_reduce(Tensor(values.floats), ReduceOp::Avg, {.label = "buffers"});
+    keep_equal(values.floats, ends);
+  }
   if (values.integers.defined()) group->broadcast(Tensor(values.integers), 0, {.label = "buffers"});
   set_buffers(values);
 }

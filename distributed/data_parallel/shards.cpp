@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/layout/view.h"
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/contract/backend.h"
@@ -110,6 +111,8 @@ class Shards::Loop {
     for (size_t b = 0; b < gradients_.size(); ++b) gradients_[b].add(ddp_->buckets[b].copied());
     for (const Tensor& p : ddp_->params) p.mutable_grad() = Tensor();
     const BufferValues after = ddp_->buffer_values();
+    const Tensor ends = ddp_->ends_of(after.floats);
+    ends_ = ends.defined() && ends_.defined() ? maximum(ends_, ends) : ends;
     if (after.floats.defined()) buffers_.add(after.floats);
     if (done_ == 0) first_ = after;
     if (++done_ < own()) return begin_shard();
@@ -138,6 +141,7 @@ class Shards::Loop {
       values.floats = buffers_.take();
       ddp_->group->all_reduce(Tensor(values.floats), ReduceOp::Sum, {.label = "buffers"});
       divide(values.floats, count());
+      ddp_->keep_equal(values.floats, ends_);
     }
     if (values.integers.defined())
       ddp_->group->broadcast(Tensor(values.integers), 0, {.label = "buffers"});
@@ -150,6 +154,7 @@ class Shards::Loop {
   bool running_ = false;
   std::vector<TreeSum> gradients_;  // of each bucket
   TreeSum buffers_;
+  Tensor ends_;  // of the buffers of the shards that are done
   std::vector<GradMark> marks_;
   std::vector<bool> defined_;
   BufferValues before_, first_;

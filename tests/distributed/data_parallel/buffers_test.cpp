@@ -102,3 +102,31 @@ TEST_CASE("after a loop over shards running statistics are their mean, and a ste
       ddp.check_weights();
     });
 }
+
+TEST_CASE("float64 buffers that are equal on all ranks stay as they are") {
+  struct TableImpl : nn::Module {
+    TableImpl() {
+      table = register_buffer("table", tensor({0.1, 0.7, -1e300, 0.0}, kFloat64));
+      own = register_buffer("own", zeros({1}, kFloat64));
+      w = register_parameter("w", ones({4}));
+    }
+    Tensor table, own, w;
+  };
+  for (const int64_t shards : {0, 6})
+    on_ranks(3, [&](const std::shared_ptr<ProcessGroup>& group) {
+      TableImpl model;
+      DistributedDataParallel ddp(model, {.shards = shards}, group);
+      const Tensor before = model.table.clone();
+      const auto pass = [&] {
+        model.own.fill_(group->rank());
+        model.w.sum().backward();
+      };
+      if (shards == 0)
+        pass();
+      else
+        for ([[maybe_unused]] const Shard& shard : ddp.shards(0)) pass();
+      CHECK(model.table.equal(before));
+      CHECK(model.own.item<double>() == 1);
+      ddp.check_weights();
+    });
+}
