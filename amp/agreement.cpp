@@ -25,7 +25,7 @@ bool agree_disabled(std::span<const Tensor> parameters, int64_t flags) {
   const Device device = with_grad->grad().device();
   std::vector<Array> none;
   for (int64_t i = 0; i < flags; ++i) none.push_back(full({}, 0, kFloat32, device));
-  agreement->agree(none, full({}, 0, kFloat32, device), {});
+  agreement->agree(none, {.scale = full({}, 0, kFloat32, device)}, {});
   return true;
 }
 

@@ -4,8 +4,18 @@
 #include <span>
 
 #include "halftape/autograd/tensor.h"
+#include "halftape/core/formula/scale.h"
 
 namespace halftape::amp {
+
+/// What decides a scaler's scales from here on.
+struct ScaleCourse {
+  Array scale;          // () float32; 0 of a disabled scaler
+  Array trackers = {};  // (2) int32, as in Transition; undefined: not compared
+  ScaleLaw law = {};
+  int64_t loads = 0;             // of a state
+  const void* scaler = nullptr;  // whose it is
+};
 
 /// What the scalers of several processes share. Without it, one rank's bad loss would be an
 /// overflow for the others: its scale would stay, and theirs would back off.
@@ -14,9 +24,9 @@ class Agreement {
   virtual ~Agreement() = default;
   /// Replaces each of the flags, () float32, by the largest of all processes, and the position
   /// `first`, () int64, if defined, by the least that is not negative: a process may have looked at
-  /// a part of the gradients alone. Throws on all of them when their scales, () float32, are not
-  /// equal. A disabled scaler gives the scale 0.
-  virtual void agree(std::span<const Array> flags, const Array& scale, const Array& first) = 0;
+  /// a part of the gradients alone. Throws on all of them when their courses are not equal.
+  virtual void agree(std::span<const Array> flags, const ScaleCourse& course,
+                     const Array& first) = 0;
 };
 
 /// Finds what scalers of an optimizer with these parameters must agree over; null if they are this

@@ -51,7 +51,9 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
   call_gradient_hook(parameters);
   if (const auto agreement = agreement_of(parameters)) {
     const Array bad_loss = bad_loss_.clone();
-    agreement->agree({&bad_loss, 1}, full({}, scale_in_use_, kFloat32, bad_loss.device()), {});
+    const Array scale = full({}, scale_in_use_, kFloat32, bad_loss.device());
+    // Which verdicts have been read by now may differ, and with them the trackers.
+    agreement->agree({&bad_loss, 1}, {scale, {}, law_, loads_, this}, {});
     bad_loss_ = bad_loss;
   }
   options.found_inf = bad_loss_;  // which the optimizer copies
@@ -144,6 +146,7 @@ void AsyncGradScaler::load_state_dict(const StateDict& saved) {
   const double scale = in_use ? in_use.mapped() : loaded.state.scale;
   check_scale(scale, loaded.law);
   law_ = loaded.law;
+  ++loads_;
   newest_state_ = loaded.state;
   counts_ = loaded.counts;
   scale_in_use_ = static_cast<float>(scale);

@@ -189,7 +189,8 @@ void GradScaler::agree(const std::vector<Tensor>& parameters, CheckedGradients& 
   if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, scale_.device());
   Array bad_loss = bad_loss_.clone();  // earlier checks keep what they saw
   const auto& [found_inf, first, list] = checked.finding;
-  agreement->agree(std::vector<Array>{bad_loss, found_inf}, scale_, first);
+  agreement->agree(std::vector<Array>{bad_loss, found_inf}, {scale_, trackers_, law_, loads_, this},
+                   first);
   bad_loss_ = checked.bad_loss = std::move(bad_loss);
 }
 

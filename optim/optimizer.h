@@ -257,7 +257,9 @@ class Optimizer {
   virtual void check_state(const OptimizerOptions&, const std::vector<Tensor>&) const {}
   /// Draws what the first update() of these parameters would draw from the default generator. An
   /// AsyncOptimizer calls it in its caller's thread, since update() runs beside the caller's draws.
-  virtual void draw_keys(const OptimizerOptions&, const std::vector<Tensor>&) {}
+  /// The parameters are copies of the originals.
+  virtual void draw_keys(const OptimizerOptions&, const std::vector<Tensor>& /*parameters*/,
+                         const std::vector<Tensor>& /*originals*/) {}
   /// Throws if the parameter has a gradient that this step must not use.
   static void check_gradient(const Tensor& parameter, const StepControl& control = {},
                              GradParts parts = GradParts::Refused);

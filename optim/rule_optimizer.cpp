@@ -70,11 +70,12 @@ void RuleOptimizerBase::check_state(const OptimizerOptions& options,
 }
 
 void RuleOptimizerBase::draw_keys(const OptimizerOptions& options,
-                                  const std::vector<Tensor>& params) {
+                                  const std::vector<Tensor>& params,
+                                  const std::vector<Tensor>& originals) {
   const RuleState kept = state_of_rule(options);
-  for (const Tensor& p : params)
-    if (const Weights weights = effective_weights(p, kept.weights); weights == Weights::Stochastic)
-      param_storage(p, weights, state(p));
+  for (size_t i = 0; i < params.size(); ++i)
+    if (effective_weights(params[i], kept.weights) == Weights::Stochastic)
+      param_storage(params[i], Weights::Stochastic, state(params[i]), originals[i]);
 }
 
 void RuleOptimizerBase::check_names(const ParamState& saved, const Tensor& p,

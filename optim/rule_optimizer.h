@@ -44,7 +44,8 @@ class RuleOptimizerBase : public Optimizer {
               const StepControl& control) override;
   void check_state(const OptimizerOptions& options,
                    const std::vector<Tensor>& params) const override;
-  void draw_keys(const OptimizerOptions& options, const std::vector<Tensor>& params) override;
+  void draw_keys(const OptimizerOptions& options, const std::vector<Tensor>& params,
+                 const std::vector<Tensor>& originals) override;
   void state_was_loaded() noexcept override { written_.clear(); }
   /// Makes the state of a parameter that has none.
   void make_state(const Tensor& parameter, const RuleState& kept);

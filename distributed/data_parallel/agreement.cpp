@@ -1,6 +1,9 @@
-// Scalers of all ranks come to one verdict.
+// Scalers of all ranks come to one verdict, and roundings to the same bits.
 #include <mutex>
+#include <optional>
+#include <set>
 #include <sstream>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -13,33 +16,45 @@
 #include "halftape/core/bit_cast.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/distributed/data_parallel/impl.h"
+#include "halftape/optim/state/param_storage.h"
 
 namespace halftape::distributed {
 namespace {
 
-/// One small message: flags and scales.
+/// One small message: flags, a position, and the course.
 class GroupAgreement final : public amp::Agreement {
  public:
   explicit GroupAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  void agree(std::span<const Array> flags, const Array& scale, const Array& first) override {
+  void agree(std::span<const Array> flags, const amp::ScaleCourse& course,
+             const Array& first) override {
     if (group_->size() == 1) return;
     const auto n = static_cast<int64_t>(flags.size());
-    Backend& on = backend(scale.device());
-    // The largest scale, and the largest of the negative ones, which is the least.
-    const Array all({n + 3}, kFloat32, scale.device());
+    const Device device = course.scale.device();
+    Backend& on = backend(device);
+    const Array all({n + 1 + 2 * kCourse}, kFloat32, device);
     for (int64_t i = 0; i < n; ++i) on.copy(all.select(0, i), flags[static_cast<size_t>(i)]);
-    on.copy(all.select(0, n), scale);
-    on.copy(all.select(0, n + 1), (-Tensor(scale)).array());
-    put_first(all.select(0, n + 2), first);
+    put_first(all.select(0, n), first);
+    // Of each number the largest, and the largest of the negative ones, which is the least.
+    const Array own = all.slice(0, n + 1, n + 1 + kCourse),
+                negative = all.slice(0, n + 1 + kCourse, n + 1 + 2 * kCourse);
+    on.copy(own.select(0, 0), course.scale);
+    on.fill(own.select(0, 1), law_number(course.law));
+    if (course.trackers.defined())
+      on.copy(own.slice(0, 2, kCourse), course.trackers);
+    else
+      on.fill(own.slice(0, 2, kCourse), 0);
+    on.copy(negative, (-Tensor(own)).array());
     group_->all_reduce(Tensor(all), ReduceOp::Max, {.label = "the scaler's verdict"});
-    if (!group_->queues() || !std::exchange(compared_, true))
-      compare(all.slice(0, n, n + 2), scale);
+    // Where the host would have to wait, once for each scaler's law and loaded state.
+    const std::tuple key(course.scaler, law_number(course.law), course.loads);
+    if (!group_->queues() || !compared_.contains(key)) compare(own, negative, course.scale);
+    compared_.insert(key);
     for (int64_t i = 0; i < n; ++i) {
       on.copy(flags[static_cast<size_t>(i)], all.select(0, i));
       flags[static_cast<size_t>(i)].bump_version();
     }
-    take_first(first, all.select(0, n + 2));
+    take_first(first, all.select(0, n));
   }
 
  private:
@@ -54,26 +69,50 @@ class GroupAgreement final : public amp::Agreement {
     backend(first.device()).copy(first, where(isinf(at), -1, -at).array());
     first.bump_version();
   }
-  void compare(const Array& scales, const Array& own) const {
-    const std::vector<float> both = Tensor(scales).to_vector<float>();
-    const float largest = both[0], least = -both[1];
+  /// A number of 24 bits, which float32 holds; other laws have another one but by chance.
+  static double law_number(const ScaleLaw& law) {
+    const double parts[] = {law.growth_factor,
+                            law.backoff_factor,
+                            static_cast<double>(law.growth_interval),
+                            law.min_scale,
+                            law.max_scale,
+                            static_cast<double>(law.hysteresis),
+                            static_cast<double>(law.refill)};
+    return static_cast<double>(hash_bytes(parts, sizeof(parts)) >> 40);
+  }
+  void compare(const Array& most, const Array& least_negative, const Array& own) const {
+    const std::vector<float> largest = Tensor(most).to_vector<float>();
+    std::vector<float> least = Tensor(least_negative).to_vector<float>();
+    for (float& x : least) x = -x;
     const double mine = read_double(own);
     const bool is_on = mine != 0;  // a scaler that is disabled says 0
-    HALFTAPE_CHECK(least != 0 || largest == 0, "GradScaler: on this rank, ", group_->rank(),
+    HALFTAPE_CHECK(least[0] != 0 || largest[0] == 0, "GradScaler: on this rank, ", group_->rank(),
                    ", it is ", is_on ? "enabled, and disabled" : "disabled, and enabled",
                    " on another one; give all the same options");
-    HALFTAPE_CHECK(largest == least, "GradScaler: this rank, ", group_->rank(), ", scales by ",
-                   mine, ", and the ranks by ", least, " to ", largest,
+    HALFTAPE_CHECK(largest[0] == least[0], "GradScaler: this rank, ", group_->rank(),
+                   ", scales by ", mine, ", and the ranks by ", least[0], " to ", largest[0],
                    "; give all the same options, and load the same state on all");
+    HALFTAPE_CHECK(largest[1] == least[1],
+                   "GradScaler: the factors, growth intervals, bounds or hysteresis of the ranks "
+                   "differ, and their scales would part; give all the same options");
+    HALFTAPE_CHECK(largest[2] == least[2] && largest[3] == least[3],
+                   "GradScaler: the ranks have counted ", least[2], " to ", largest[2],
+                   " steps since the scale changed, and ", least[3], " to ", largest[3],
+                   " overflows, and their scales would part; load the same state on all");
   }
+  static constexpr int64_t kCourse = 4;  // the scale, the law's number, the trackers
   std::shared_ptr<ProcessGroup> group_;
-  bool compared_ = false;  // where the host would have to wait, once
+  std::set<std::tuple<const void*, double, int64_t>> compared_;
 };
 
-/// Which parameters belong to which group.
+/// Which parameters belong to which group, and the seeds that its ranks share for them.
 struct Registry {
+  struct Entry {
+    std::weak_ptr<GroupAgreement> agreement;
+    std::optional<uint64_t> seed;
+  };
   std::mutex mutex;
-  std::unordered_map<const halftape::detail::TensorImpl*, std::weak_ptr<GroupAgreement>> groups;
+  std::unordered_map<const halftape::detail::TensorImpl*, Entry> parameters;
 };
 Registry& registry() {
   static Registry* one = new Registry;  // NOLINT: outlives every static scaler
@@ -84,9 +123,16 @@ std::shared_ptr<amp::Agreement> find(std::span<const Tensor> parameters) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   for (const Tensor& p : parameters)
-    if (const auto found = all.groups.find(p.impl()); found != all.groups.end())
-      if (auto agreement = found->second.lock()) return agreement;
+    if (const auto found = all.parameters.find(p.impl()); found != all.parameters.end())
+      if (auto agreement = found->second.agreement.lock()) return agreement;
   return nullptr;
+}
+std::optional<uint64_t> find_seed(const Tensor& parameter) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.parameters.find(parameter.impl());
+  const bool known = found != all.parameters.end() && !found->second.agreement.expired();
+  return known ? found->second.seed : std::nullopt;
 }
 
 template <class Scaler>
@@ -117,20 +163,25 @@ void DistributedDataParallel::broadcast_scaler(amp::AsyncGradScaler& scaler, int
 }
 
 std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
-                                 const std::vector<Tensor>& params) {
+                                 const std::vector<Tensor>& params, std::optional<uint64_t> seed) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   auto agreement = std::make_shared<GroupAgreement>(std::move(group));
-  for (const Tensor& p : params) all.groups[p.impl()] = agreement;
+  for (size_t i = 0; i < params.size(); ++i) {
+    Registry::Entry& entry = all.parameters[params[i].impl()];
+    if (!entry.agreement.expired() && !seed) continue;  // a model's own training stays
+    entry = {agreement, seed ? std::optional(*seed + i) : seed};
+  }
   amp::set_agreement_finder(find);
+  optim::set_rounding_seed(find_seed);
   // The entries go with the model's parallel training, before an address can be another tensor's.
   return std::shared_ptr<void>(agreement.get(), [agreement, params](void*) {
     Registry& registered = registry();
     const std::lock_guard held(registered.mutex);
     for (const Tensor& p : params) {
-      const auto found = registered.groups.find(p.impl());
-      if (found != registered.groups.end() && found->second.lock() == agreement)
-        registered.groups.erase(found);
+      const auto found = registered.parameters.find(p.impl());
+      if (found != registered.parameters.end() && found->second.agreement.lock() == agreement)
+        registered.parameters.erase(found);
     }
   });
 }

@@ -231,10 +231,10 @@ DistributedDataParallel::DistributedDataParallel(const nn::Module& module,
                                                  DataParallelOptions options,
                                                  std::shared_ptr<ProcessGroup> group)
     : impl_(std::make_shared<Impl>(module, options, std::move(group))) {
-  impl_->check_same_model();
+  const uint64_t seed = impl_->check_same_model();
   impl_->broadcast_weights(0);
   impl_->listen();
-  agreement_ = agree_over(impl_->group, impl_->params);
+  agreement_ = agree_over(impl_->group, impl_->params, seed);
 }
 DistributedDataParallel::~DistributedDataParallel() = default;
 

@@ -48,11 +48,15 @@ struct DataParallelOptions {
 /// counts as zero on the others.
 ///
 /// A GradScaler or AsyncGradScaler that steps an optimizer of these parameters comes to the same
-/// verdict on all ranks: the largest of their flags for a bad loss and for inf counts. Its scale
-/// must be the same on all ranks, and the step throws where it is not; broadcast_scaler() makes it
-/// so.
+/// verdict on all ranks: the largest of their flags for a bad loss and for inf counts. Its scale,
+/// options and trackers must be the same on all ranks, and the step throws where they are not;
+/// broadcast_scaler() makes them so.
 ///
-/// Each rank draws its own random numbers: seed them by the rank, or use shards().
+/// Each rank draws its own random numbers: seed them by the rank, or use shards(). Those of
+/// Weights::Stochastic are the same on all ranks.
+///
+/// With a SyncBatchNorm, and parameters that only some ranks use, turn `overlap` off: buckets would
+/// be sent before that layer's sums on one rank, and behind them on another.
 class DistributedDataParallel {
  public:
   /// Throws on all ranks when the models differ, naming the first parameter or buffer that does:
@@ -65,7 +69,8 @@ class DistributedDataParallel {
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   /// While it lives, backward() only adds gradients up on this rank, without a message. The next
-  /// backward() reduces all that has come together. Clipping and steps throw until then.
+  /// backward() reduces all that has come together. Clipping and steps throw until then, unless a
+  /// call of your own, such as an all_reduce(), has written to the gradients.
   class [[nodiscard]] NoSync {
    public:
     ~NoSync();

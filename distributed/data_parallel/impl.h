@@ -33,7 +33,8 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   /// Listens to gradients; apart from the constructor, since hooks hold a weak pointer.
   void listen();
 
-  void check_same_model() const;
+  /// Returns a number that rank 0 has made of its default generator's state.
+  uint64_t check_same_model() const;
   void broadcast_weights(int src);
   void check_weights() const;
 
@@ -116,9 +117,12 @@ GradMark shared_mark(const Tensor& grad);
 std::string text_of(ProcessGroup& group, const std::string& own, int rank,
                     const std::string& label);
 
-/// Registers that these parameters belong to the group, for scalers; until the end of the returned
-/// object.
+/// Registers that these parameters belong to the group, for scalers and, with a seed that all ranks
+/// share, for Weights::Stochastic; until the end of the returned object.
 std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
-                                 const std::vector<Tensor>& params);
+                                 const std::vector<Tensor>& params,
+                                 std::optional<uint64_t> seed = {});
+
+uint64_t hash_bytes(const void* bytes, size_t n);
 
 }  // namespace halftape::distributed

@@ -15,24 +15,23 @@
 
 namespace halftape::distributed {
 
-using Impl = DistributedDataParallel::Impl;
-
-namespace {
-
-uint64_t hash_bytes(const char* bytes, size_t n) {
+uint64_t hash_bytes(const void* bytes, size_t n) {
   uint64_t hash = n;
   for (size_t i = 0; i < n; i += 8) {
     uint64_t word = 0;
-    std::memcpy(&word, bytes + i, std::min<size_t>(8, n - i));
+    std::memcpy(&word, static_cast<const char*>(bytes) + i, std::min<size_t>(8, n - i));
     hash = mix(hash, word);
   }
   return hash;
 }
 
+using Impl = DistributedDataParallel::Impl;
+
+namespace {
+
 uint64_t hash_of(const Tensor& t) {
   const Array host = t.array().to_contiguous().to(kCPU);
-  return hash_bytes(static_cast<const char*>(host.raw()),
-                    static_cast<size_t>(host.numel()) * element_size(host.dtype()));
+  return hash_bytes(host.raw(), static_cast<size_t>(host.numel()) * element_size(host.dtype()));
 }
 
 /// The numbers of all ranks, (size, n).
@@ -89,18 +88,21 @@ std::string Impl::describe(size_t i) const {
   return detail::str(names[i], ": ", t.dtype(), ' ', t.sizes(), kind);
 }
 
-void Impl::check_same_model() const {
-  if (group->size() == 1) return;
+uint64_t Impl::check_same_model() const {
+  const Generator now = get_generator();
+  const uint64_t drawn[] = {now.seed, now.offset}, seed = hash_bytes(drawn, sizeof(drawn));
+  if (group->size() == 1) return seed;
   std::ostringstream text;
   for (size_t i = 0; i < all.size(); ++i) text << describe(i) << '\n';
   text << "options: bucket_bytes " << options.bucket_bytes << ", first_bucket_bytes "
        << options.first_bucket_bytes << ", overlap " << options.overlap << ", average_buffers "
-       << options.average_buffers << ", shards " << options.shards << '\n';
+       << options.average_buffers << ", shards " << options.shards << ", summation "
+       << (group->summation() == Summation::Tree ? "Tree" : "Engine") << '\n';
   const std::string own = text.str();
-  const auto hashes =
-      gathered(*group, {hash_bytes(own.data(), own.size())}, "hash of the model's description");
+  const auto ranks = gathered(*group, {hash_bytes(own.data(), own.size()), seed},
+                              "hash of the model's description");
   for (int r = 1; r < group->size(); ++r) {
-    if (hashes[static_cast<size_t>(r)] == hashes[0]) continue;
+    if (ranks[static_cast<size_t>(r)][0] == ranks[0][0]) continue;
     std::istringstream theirs(text_of(*group, own, r, "description of a model")),
         first(text_of(*group, own, 0, "description of a model"));
     std::string a, b;
@@ -111,6 +113,7 @@ void Impl::check_same_model() const {
     halftape::detail::fail("DistributedDataParallel: the models of ranks 0 and ", r,
                            " differ: rank 0 has \"", a, "\", rank ", r, " has \"", b, "\"");
   }
+  return static_cast<uint64_t>(ranks[0][1]);
 }
 
 void Impl::broadcast_weights(int src) {

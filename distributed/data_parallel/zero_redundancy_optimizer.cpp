@@ -57,8 +57,11 @@ std::set<std::string> names_on_all(ProcessGroup& group, const std::string& own) 
 
 }  // namespace
 
-StateShards::StateShards(std::shared_ptr<ProcessGroup> group)
-    : group_(group ? std::move(group) : default_group()) {}
+StateShards::StateShards(std::shared_ptr<ProcessGroup> group,
+                         const std::vector<optim::OptimizerParamGroup>& groups)
+    : group_(group ? std::move(group) : default_group()) {
+  agreements_.push_back(agree_over(group_, optim::parameters_of(groups)));
+}
 
 StateShards::StateShards(DistributedDataParallel& ddp,
                          const std::vector<optim::OptimizerParamGroup>& groups)
@@ -113,6 +116,7 @@ void StateShards::add_lot(Bucket lot) {
 }
 
 void StateShards::add_group(const std::vector<Tensor>& params) {
+  agreements_.push_back(agree_over(group_, params));  // of those that came after the constructor
   std::vector<std::vector<size_t>> alike;
   for (size_t i = 0; i < params.size(); ++i) {
     const auto lot = std::find_if(alike.begin(), alike.end(), [&](const auto& numbers) {

@@ -17,7 +17,8 @@ namespace halftape::distributed {
 /// the parameters of one group, dtype and device.
 class StateShards {
  public:
-  explicit StateShards(std::shared_ptr<ProcessGroup> group);
+  explicit StateShards(std::shared_ptr<ProcessGroup> group,
+                       const std::vector<optim::OptimizerParamGroup>& groups = {});
   /// For an optimizer with these groups. From now on each rank gets its part of the gradients
   /// alone.
   StateShards(DistributedDataParallel& ddp, const std::vector<optim::OptimizerParamGroup>& groups);
@@ -73,8 +74,9 @@ class StateShards {
 
   std::shared_ptr<ProcessGroup> group_;
   std::weak_ptr<DistributedDataParallel::Impl> ddp_;
-  std::shared_ptr<const void> attached_;  // to the DistributedDataParallel
-  size_t planned_ = 0;                    // groups
+  std::shared_ptr<const void> attached_;           // to the DistributedDataParallel
+  std::vector<std::shared_ptr<void>> agreements_;  // of scalers, without one
+  size_t planned_ = 0;                             // groups
   std::vector<Bucket> lots_;
   std::unordered_map<const halftape::detail::TensorImpl*, Place> places_;
 };
@@ -96,7 +98,8 @@ class StateShards {
 /// verdict; clipping and other optimizers throw until ddp.gather_gradients(). So does backward() on
 /// top of such gradients, and a step that would leave one of them unused.
 ///
-/// Given a group, gradients must be the same on all ranks; a step sends half as much again.
+/// Given a group, gradients must be the same on all ranks, whose scalers come to one verdict; a
+/// step sends half as much again.
 ///
 /// The parameters get the bits that the Optimizer itself would give them. Each rank keeps
 /// (4 + 8)/size() bytes for a 16-bit parameter with a master and two moments instead of 12. All
@@ -118,7 +121,8 @@ class ZeroRedundancyOptimizer : public Optimizer {
   template <class Params, class Options>
   ZeroRedundancyOptimizer(Params&& params, const Options& defaults,
                           std::shared_ptr<ProcessGroup> group = nullptr)
-      : Optimizer(std::forward<Params>(params), defaults), shards_(std::move(group)) {}
+      : Optimizer(std::forward<Params>(params), defaults),
+        shards_(std::move(group), this->param_groups()) {}
   /// Throws for a parameter that requires grad and is not one of ddp's, which must outlive the last
   /// step.
   template <class Params, class Options>

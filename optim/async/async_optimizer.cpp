@@ -194,7 +194,11 @@ AsyncStep AsyncOptimizer::step(const AsyncStepOptions& options) {
   check(options, updated);
   meet(Meeting::Publish);
   reconcile("step");
-  for (size_t i = 0; i < groups_.size(); ++i) inner_->draw_keys(groups_[i].options(), updated[i]);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    std::vector<Tensor> originals = groups_[i].params();
+    std::erase_if(originals, [](const Tensor& p) { return !p.grad().defined(); });
+    inner_->draw_keys(groups_[i].options(), updated[i], originals);
+  }
   StepTask task{{steps_++, static_cast<float>(options.scale.value_or(1))}, options, {}, {}, {}};
   for (const OptimizerParamGroup& group : groups_) task.groups.push_back(group.options().clone());
   if (options.found_inf.defined()) task.options.found_inf = options.found_inf.clone();

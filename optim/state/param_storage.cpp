@@ -1,5 +1,7 @@
 #include "halftape/optim/state/param_storage.h"
 
+#include <atomic>
+
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
 #include "halftape/autograd/ops/elementwise/compare.h"
@@ -13,9 +15,14 @@
 namespace halftape::optim {
 namespace {
 
+std::atomic<RoundingSeed> rounding_seed{nullptr};
+
 /// A new key, and 0 updates.
-Array rounding_stream(Device device) {
-  const RandomKey from = random_reserve(device, 4);
+Array rounding_stream(const Tensor& original) {
+  const Device device = original.device();
+  const RoundingSeed find = rounding_seed.load(std::memory_order_relaxed);
+  const std::optional<uint64_t> shared = find ? find(original) : std::nullopt;
+  const RandomKey from = shared ? RandomKey{*shared, 0} : random_reserve(device, 4);
   const PhiloxBlock words =
       philox(from.seed, from.offset, ~uint64_t{0});  // a block that no draw uses
   const uint64_t key = uint64_t{words.v[1]} << 32 | words.v[0];
@@ -83,12 +90,18 @@ void check_beside(const Tensor& p, const char* name, const ParamState& state) {
   if (const auto found = state.find(name); found != state.end()) beside(p, name, found->second);
 }
 
+void set_rounding_seed(RoundingSeed find) { rounding_seed = find; }
+
 Keeping param_storage(const Tensor& p, Weights weights, ParamState& state) {
+  return param_storage(p, weights, state, p);
+}
+
+Keeping param_storage(const Tensor& p, Weights weights, ParamState& state, const Tensor& original) {
   if (weights == Weights::Plain) return {};
   const char* name = storage_name(weights);
   const Array& extra = find_or_make(state, name, [&]() -> Array {
     check_storage(p, weights, state);
-    if (weights == Weights::Stochastic) return rounding_stream(p.device());
+    if (weights == Weights::Stochastic) return rounding_stream(original);
     const bool master = weights == Weights::Master;
     Array made = FlatState::array(name, p, master ? kFloat32 : p.dtype());
     master ? backend(p.device()).copy(made, p.array()) : backend(p.device()).fill(made, 0);

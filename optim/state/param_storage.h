@@ -1,6 +1,8 @@
 // How an optimizer stores 16-bit parameters so that small updates are not lost to rounding.
 #pragma once
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "halftape/core/formula/weights.h"
@@ -30,9 +32,16 @@ inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 Weights effective_weights(const Tensor& parameter, Weights chosen);
 /// The dtype in which an optimizer keeps its moments of such a parameter.
 Dtype moment_dtype(const Tensor& parameter, Weights weights);
-/// The parameter's "master", "remainder" or "rounding" (whose key the default generator draws),
-/// made in `state` on first use. Throws if it has another shape than the parameter.
+/// The parameter's "master", "remainder" or "rounding" (whose key the default generator draws, if
+/// there is no RoundingSeed), made in `state` on first use. Throws if it has another shape than the
+/// parameter. `original` is the tensor that others know, where an optimizer works on a copy.
+Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& state,
+                      const Tensor& original);
 Keeping param_storage(const Tensor& parameter, Weights weights, ParamState& state);
+/// The seam for training in several processes: the seed of a parameter's "rounding", the same in
+/// all of them, or nothing if it is this process's alone.
+using RoundingSeed = std::optional<uint64_t> (*)(const Tensor& original);
+void set_rounding_seed(RoundingSeed find);
 /// Throws if earlier steps stored the parameter in another way.
 void check_storage(const Tensor& parameter, Weights weights, const ParamState& state);
 /// Throws if there is a state of this name, and it has another shape than the parameter.

@@ -235,7 +235,7 @@ TEST_CASE("optimizer.step() with gradients that a scaler found finite goes ahead
 
 TEST_CASE("another process's bad loss skips a step of gradients that were assigned by hand, too") {
   struct OtherFailed final : amp::Agreement {
-    void agree(std::span<const Array> flags, const Array&, const Array&) override {
+    void agree(std::span<const Array> flags, const amp::ScaleCourse&, const Array&) override {
       for (const Array& flag : flags) backend(flag.device()).fill(flag, 1);
     }
   };

@@ -4,6 +4,11 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/thread_ranks.h"
 
@@ -41,7 +46,7 @@ TEST_CASE("scale 0, of a disabled scaler, beside another is an error that says w
     REQUIRE(agreement);
     const auto agree = [&](double scale) {
       const Array flags[] = {full({}, 0, kFloat32, kCPU), full({}, 0, kFloat32, kCPU)};
-      agreement->agree(flags, full({}, scale, kFloat32, kCPU), {});
+      agreement->agree(flags, {.scale = full({}, scale, kFloat32, kCPU)}, {});
       CHECK(read_double(flags[0]) == 0);
     };
     agree(0);  // disabled on all
@@ -110,8 +115,8 @@ TEST_CASE("scalers that are disabled on all ranks step, and say so once") {
       CHECK(differ(net->bias.detach(), bias - 0.3, {.eps = 8, .scale = 1}) == "");
     });
   };
-  // Both ranks send one message: two flags, the scale twice, and a place.
-  CHECK(sent(true) == sent(false) + 2 * (2 + 2 + 1) * sizeof(float));
+  // Both ranks send one message: two flags, a place, and four numbers of the course twice.
+  CHECK(sent(true) == sent(false) + 2 * (2 + 1 + 2 * 4) * sizeof(float));
 }
 
 TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::GradScaler,
@@ -155,4 +160,85 @@ TEST_CASE_TEMPLATE("broadcast_scaler takes the state of one rank", Scaler, amp::
           Error);
     CHECK(scaler.get_scale() == 4096);
   });
+}
+
+TEST_CASE("scalers whose scales would part later are an error at the first step") {
+  const auto step = [](const std::shared_ptr<ProcessGroup>& group, auto change) {
+    nn::Linear net(2, 2);
+    optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
+    DistributedDataParallel ddp(*net, {}, group);
+    amp::GradScalerOptions options;
+    options.init_scale = 1024;
+    change(options);
+    amp::GradScaler scaler(options);
+    if (options.growth_interval == 7) {
+      auto state = scaler.state_dict();
+      state["_growth_tracker"] = group->rank();
+      scaler.load_state_dict(state);
+    }
+    scaler.scale(net->forward(ones({1, 2})).sum()).backward();
+    scaler.step(sgd);
+  };
+  using Options = amp::GradScalerOptions;
+  const auto refused = [&](const char* why, const std::function<void(Options&, int)>& change) {
+    on_ranks(
+        2,
+        [&](const std::shared_ptr<ProcessGroup>& group) {
+          CHECK_THROWS_WITH_AS(step(group, [&](Options& o) { change(o, group->rank()); }),
+                               doctest::Contains(why), Error);
+        },
+        kImpatient);
+  };
+  const char* const law = "growth intervals, bounds or hysteresis of the ranks differ";
+  refused(law, [](Options& o, int rank) { o.growth_interval = 100 + rank; });
+  refused(law, [](Options& o, int rank) { o.growth_factor = 2 + rank; });
+  refused(law, [](Options& o, int rank) { o.backoff_factor = 0.5 / (1 + rank); });
+  refused(law, [](Options& o, int rank) { o.hysteresis = 1 + rank; });
+  refused(law, [](Options& o, int rank) { o.max_scale = 65536 << rank; });
+  refused("have counted 0 to 1 steps", [](Options& o, int) { o.growth_interval = 7; });
+}
+
+TEST_CASE("scalers of a ZeroRedundancyOptimizer without a DistributedDataParallel agree, too") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Tensor w = ones({4}).requires_grad_();
+    ZeroRedundancyOptimizer<optim::AdamW> optimizer(std::vector<Tensor>{w},
+                                                    optim::AdamWOptions(0.1), group);
+    amp::GradScaler scaler({.init_scale = 1024});
+    const double factor = group->rank() == 0 ? NAN : 1;
+    scaler.scale((w * factor).sum()).backward();
+    group->all_reduce(w.grad(), ReduceOp::Avg);
+    CHECK(scaler.step(optimizer).bad_loss());
+    scaler.update();
+    CHECK(scaler.get_scale() == 1024);
+    CHECK(w.equal(ones({4})));
+  });
+}
+
+TEST_CASE("Weights::Stochastic rounds alike on all ranks, whatever they draw themselves") {
+  for (const bool async : {false, true})
+    on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
+      nn::Linear net(16, 16);
+      net->to(kBFloat16);
+      DistributedDataParallel ddp(*net, {}, group);
+      RandomState own;
+      own.seed = 1 + static_cast<uint64_t>(group->rank());
+      const RandomScope draws(own);
+      auto inner = std::make_unique<optim::AdamW>(
+          net->parameters(), optim::AdamWOptions(1e-3).weights(optim::Weights::Stochastic));
+      optim::AdamW& optimizer = *inner;
+      std::optional<optim::AsyncOptimizer> beside;
+      if (async) beside.emplace(std::move(inner));
+      const Tensor before = net->weight.detach().clone();
+      for (int step = 0; step < 3; ++step) {
+        net->zero_grad();
+        net->forward(full({1, 16}, 1 + step, kBFloat16)).square().sum().backward();
+        if (async)
+          beside->step();
+        else
+          optimizer.step();
+      }
+      if (async) beside->synchronize();
+      ddp.check_weights();
+      CHECK_FALSE(net->weight.equal(before));
+    });
 }

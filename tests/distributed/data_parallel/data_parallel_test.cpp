@@ -396,7 +396,8 @@ TEST_CASE("other models are refused on all ranks, with the first difference") {
     UnusedLayerNet same;
     CHECK_THROWS_WITH_AS(
         DistributedDataParallel(*same, {.overlap = group->rank() != 1}, group),
-        doctest::Contains("overlap 1, average_buffers 1, shards 3\", rank 1 has \"options:"),
+        doctest::Contains(
+            "overlap 1, average_buffers 1, shards 3, summation Tree\", rank 1 has \"options:"),
         Error);
   });
 }
