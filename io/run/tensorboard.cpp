@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "halftape/core/machine/os.h"
 #include "halftape/io/file/append.h"
 #include "halftape/io/file/crc.h"
 #include "halftape/io/file/file.h"
@@ -123,11 +125,17 @@ std::string file_name() {
 
 }  // namespace
 
-SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir)
-    : path_(absolute_path("tensorboard", log_dir / file_name())) {
-  make_folders("tensorboard", path_.parent_path());
-  open_to_append(file_, path_);
-  if (!file_) fail_file("tensorboard", path_, "expected a folder that can be written to");
+SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) {
+  const std::filesystem::path folder =
+      absolute_path("tensorboard", log_dir / "events").parent_path();
+  make_folders("tensorboard", folder);
+  int error = 0;
+  do {  // Made anew, so that no link that lies there is followed.
+    path_ = folder / file_name();
+    error = os::write_new_file(path_, {});
+  } while (error == EEXIST);
+  if (error == 0) open_to_append(file_, path_);
+  if (!file_.is_open()) fail_file("tensorboard", path_, "expected a folder that can be written to");
   write_record(field(1, now()) + field(3, std::string_view("brain.Event:2")));
 }
 

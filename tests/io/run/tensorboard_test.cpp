@@ -117,6 +117,26 @@ TEST_CASE("scalars and text are written as TensorFlow's messages, in frames with
   CHECK(has(message([&] { tensorboard::SummaryWriter w(writer.path()); }), "expected a folder"));
 }
 
+TEST_CASE("an event file is a new one, and follows no link that was planted for it") {
+  const TempFolder folder;
+  const std::string name = tensorboard::SummaryWriter(folder.path()).path().filename().string();
+  // events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER, of which the seconds and the number go on.
+  const size_t seconds = std::string("events.out.tfevents.").size(), rest = name.find('.', seconds),
+               number = name.rfind('.') + 1;
+  const int64_t now = std::stoll(name.substr(seconds)), last = std::stoll(name.substr(number));
+  testing::write_bytes(folder / "precious", "as it was");
+  for (int64_t later = 0; later < 30; ++later) {
+    std::string next = name.substr(0, seconds) + std::to_string(now + later) +
+                       name.substr(rest, number - rest) + std::to_string(last + 1);
+    std::filesystem::create_symlink(folder / "precious", folder / next);
+  }
+  tensorboard::SummaryWriter writer(folder.path());
+  writer.add_scalar("loss", 1, 0);
+  CHECK(writer.path().filename().string().ends_with("." + std::to_string(last + 2)));
+  CHECK(events(writer.path()).size() == 2);
+  CHECK(testing::read_bytes(folder / "precious") == "as it was");
+}
+
 TEST_CASE("each record is in the file as soon as it is added") {
   TempFolder folder;
   tensorboard::SummaryWriter writer(folder.path());
