@@ -217,12 +217,12 @@ TEST_CASE("scalers of a ZeroRedundancyOptimizer without a DistributedDataParalle
 TEST_CASE("Weights::Stochastic rounds alike on all ranks, whatever they draw themselves") {
   for (const bool async : {false, true})
     on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& group) {
-      nn::Linear net(16, 16);
-      net->to(kBFloat16);
-      DistributedDataParallel ddp(*net, {}, group);
       RandomState own;
       own.seed = 1 + static_cast<uint64_t>(group->rank());
       const RandomScope draws(own);
+      nn::Linear net(16, 16);
+      net->to(kBFloat16);
+      DistributedDataParallel ddp(*net, {}, group);
       auto inner = std::make_unique<optim::AdamW>(
           net->parameters(), optim::AdamWOptions(1e-3).weights(optim::Weights::Stochastic));
       optim::AdamW& optimizer = *inner;
