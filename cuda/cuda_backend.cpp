@@ -7,7 +7,11 @@ size_t bytes_of(const Array& a) { return static_cast<size_t>(a.numel()) * elemen
 
 void copy_to_peer(const Array& to, const Array& from) {
   Context& source = Context::of(from);
-  source.synchronize(source.current());  // the work of its stream comes first
+  // The work of its stream comes first. A step that is captured cannot wait for what is not.
+  if (Context::capturing())
+    source.synchronize(source.current());
+  else
+    CudaMoment(source).await_in(Context::of(to));
   const Queue q = queue(to);
   // The other kinds of copies do not reach into the memory pool of another device.
   q.context.check_earlier(cudaMemcpyPeerAsync(to.raw(), q.context.index(), from.raw(),

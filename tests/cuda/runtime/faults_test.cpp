@@ -282,11 +282,14 @@ TEST_CASE("a GPU that cannot be used says why, and hides no other one") {
   CHECK(has(why_not(0, false), "cuda:0: it has no memory pools"));
 }
 
-TEST_CASE("memory that another GPU copies from is freed after the copy") {
+TEST_CASE("a copy to another GPU waits for its source, and the source for it, but nobody here") {
   const Clean clean;
   const simt::With late(now_with([](simt::Settings& s) { s.mode = simt::Mode::Deferred; }));
   const Device first(kCUDA, 0), second(kCUDA, 1);
-  const Tensor copied = (ones({1000}, first) * 2).to(second);
+  const Tensor one = ones({1000}, first);
+  const auto waits = simt::counters().synchronisations;
+  const Tensor copied = (one * 2).to(second);
+  CHECK(simt::counters().synchronisations == waits);
   cuda::synchronize(first);  // frees the product
   CHECK(copied.sum().item<float>() == 2000);
 }
