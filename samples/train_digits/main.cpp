@@ -4,9 +4,10 @@
 //     train_digits --loss-weight 1        the same with a loss that needs no scaling in fp16
 //     train_digits --data FOLDER          MNIST or Fashion-MNIST from its four IDX files
 //
-// Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. Ctrl-C ends the training, and
-// the page shows what was trained. Exit code 2: wrong arguments or data; the message says what to
-// do.
+// Last line: "accuracy float32=… fp16=… amp=… bf16=…", in percent. On a GPU the line before says
+// whether its steps are the CPU's: "checks on cuda:0: 12 of 12 passed"; else the exit code is 1.
+// Ctrl-C ends the training, and the page shows what was trained. Exit code 2: wrong arguments or
+// data; the message says what to do.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "checks.h"
 #include "file.h"
 #include "program.h"
 #include "progress.h"
@@ -144,6 +146,13 @@ void run(const Arguments& a, const std::string& command) {
   const Settings& s = a.settings;
   const std::vector<Precision> list = chosen(a.precision);
   introduce(data, list, s);
+  const sample::Interrupt ctrl_c;
+  std::vector<Check> checks;  // a GPU's; the CPU's arithmetic is what they compare with
+  if (!s.device.is_cpu()) {
+    const int64_t rows = std::min(std::max<int64_t>(s.batch_size, 64), data.train.size());
+    checks = check_steps(s.device, data.train.images.slice(0, 0, rows).cpu(),
+                         data.train.labels.slice(0, 0, rows).cpu(), data.classes);
+  }
 
   report::Report page;
   page.command = command;
@@ -153,7 +162,6 @@ void run(const Arguments& a, const std::string& command) {
   page.loss_weight = s.loss_weight;
   page.steps_per_epoch = (data.train.size() + s.batch_size - 1) / s.batch_size;
   std::string accuracies = "accuracy", hashes;
-  const sample::Interrupt ctrl_c;
   for (const Precision& precision : list) {
     if (ctrl_c.asked()) break;
     Outcome outcome = train(data, precision, s);
@@ -181,7 +189,10 @@ void run(const Arguments& a, const std::string& command) {
     fmt::print("\nreport: {}\n", std::filesystem::absolute(a.out).string());
   }
   if (a.hash) fmt::print("{}", hashes);
+  if (!checks.empty()) fmt::print("{}\n", verdict(s.device, checks));
   fmt::print("{}\n", accuracies);
+  if (!all_passed(checks))
+    throw std::runtime_error("the device's arithmetic is wrong; please report the line of checks");
 }
 
 }  // namespace
