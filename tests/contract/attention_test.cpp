@@ -256,6 +256,8 @@ TEST_CASE("attention and its gradients are the formula's") {
       {1, 1, 1, 200, 64, 64, Mask::None, 0.5},
       {1, 1, 200, 1, 64, 64, Mask::Bool},
       {1, 1, 3, 200, 1, 128, Mask::Causal, 0.5},
+      {1, 1, 5, 4096, 16, 16, Mask::Bool, 0.1},
+      {1, 1, 4096, 5, 16, 16, Mask::Causal},
   };
   for (const Case& c : cases)
     for (const Dtype dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
