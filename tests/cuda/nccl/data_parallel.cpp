@@ -144,3 +144,64 @@ TEST_CASE("a whole step of training is captured, and trains as the CPU does") {
           }) == none(2));
   }
 }
+
+TEST_CASE("mixed precision over NCCL: a loss that is NaN on one rank is skipped by all of them") {
+  constexpr int64_t kSteps = 5, kBad = 2;
+  const amp::GradScalerOptions options{.init_scale = 1024, .growth_interval = 2};
+  Net alone;
+  optim::SGD reference(alone->parameters(), optim::SGDOptions(0.1));
+  amp::GradScaler of_alone(options);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    reference.zero_grad();
+    Tensor loss;
+    {
+      const amp::autocast region(kCPU, kFloat16);
+      loss = F::cross_entropy(alone->forward(inputs(step)), labels(step));
+    }
+    of_alone.scale(step == kBad ? loss * NAN : loss).backward();
+    CHECK(of_alone.step(reference).applied() == (step != kBad));
+    of_alone.update();
+  }
+  for (const bool captured : {false, true}) {
+    CAPTURE(captured);
+    const Fresh fresh;
+    const simt::With late(deferred());
+    CHECK(
+        on_nccl(2, [&](const auto& group, Device device) {
+          Net net;
+          net->to(device);
+          const Shard mine{group->rank(), group->size()};
+          optim::SGD optimizer(net->parameters(), optim::SGDOptions(0.1));
+          DistributedDataParallel ddp(*net, {.bucket_bytes = 64, .first_bucket_bytes = 64}, group);
+          amp::GradScaler scaler(options);
+          const Tensor x = mine.of(inputs(0)).to(device), y = mine.of(labels(0)).to(device);
+          const Tensor factor = ones({}, device);
+          const auto step = [&] {
+            optimizer.zero_grad();
+            Tensor loss;
+            {
+              const amp::autocast region(kCUDA, kFloat16);
+              loss = F::cross_entropy(net->forward(x), y);
+            }
+            scaler.scale(loss * factor).backward();
+            scaler.step(optimizer);
+            scaler.update();
+          };
+          std::unique_ptr<Graph> graph;
+          for (int64_t i = 0; i < kSteps; ++i) {
+            x.copy_(mine.of(inputs(i)));
+            y.copy_(mine.of(labels(i)));
+            factor.fill_(i == kBad && group->rank() == 1 ? NAN : 1);
+            if (captured && i == 1) graph = std::make_unique<Graph>(device, step);
+            graph ? graph->replay() : step();
+          }
+          CHECK(scaler.get_scale() == of_alone.get_scale());
+          CHECK(scaler.stats().skips == 1);
+          const Numbers got = weights(*net), wanted = weights(*alone);
+          for (size_t p = 0; p < got.size(); ++p)
+            for (size_t k = 0; k < got[p].size(); ++k)
+              CHECK(got[p][k] == doctest::Approx(wanted[p][k]).epsilon(epsilon(kFloat16)).scale(1));
+          ddp.check_weights();
+        }) == none(2));
+  }
+}
