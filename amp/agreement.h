@@ -24,7 +24,9 @@ class Agreement {
   virtual ~Agreement() = default;
   /// Replaces each of the flags, () float32, by the largest of all processes, and the position
   /// `first`, () int64, if defined, by the least that is not negative: a process may have looked at
-  /// a part of the gradients alone. Throws on all of them when their courses are not equal.
+  /// a part of the gradients alone. Throws when their courses are not equal: on all of them where
+  /// the host waits for the numbers; else on those that have a new scaler, law or state since they
+  /// compared.
   virtual void agree(std::span<const Array> flags, const ScaleCourse& course,
                      const Array& first) = 0;
 };

@@ -130,7 +130,7 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& log_dir) {
       absolute_path("tensorboard", log_dir / "events").parent_path();
   make_folders("tensorboard", folder);
   int error = 0;
-  do {  // Made anew, so that no link that lies there is followed.
+  do {  // Made anew, so that no link that lies there by now is followed.
     path_ = folder / file_name();
     error = os::write_new_file(path_, {});
   } while (error == EEXIST);
