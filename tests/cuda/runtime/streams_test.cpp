@@ -25,6 +25,23 @@ struct Late {
 #endif
 };
 
+/// A leaf of ones whose gradients come from two streams.
+struct LeafInTwoStreams {
+  Late late;
+  Tensor w = full({100}, 1.0).to(kCUDA).set_requires_grad(true);
+  cuda::Stream first, second;
+  LeafInTwoStreams() { cuda::synchronize(); }
+  void add(const cuda::Stream& stream, double gradient) const {
+    const cuda::StreamGuard guard(stream);
+    (w * gradient).sum().backward();
+  }
+  void check_in_second(double gradient) const {
+    const cuda::StreamGuard guard(second);
+    CHECK(w.grad().to(kCPU).eq(gradient).all().item<bool>());
+    first.synchronize();
+  }
+};
+
 }  // namespace
 
 TEST_SUITE("cuda") {
@@ -67,51 +84,30 @@ TEST_SUITE("cuda") {
   }
 
   TEST_CASE("gradients of one leaf arrive from several streams") {
-    [[maybe_unused]] const Late late;
-    const Tensor w = full({100}, 1.0).to(kCUDA).set_requires_grad(true);
-    cuda::synchronize();
-    const cuda::Stream first, second;
-    {
-      const cuda::StreamGuard guard(first);
-      (w * 2).sum().backward();
-    }
-    const cuda::StreamGuard guard(second);
-    (w * 3).sum().backward();
-    CHECK(w.grad().to(kCPU).eq(5).all().item<bool>());
-    first.synchronize();
+    const LeafInTwoStreams leaf;
+    leaf.add(leaf.first, 2);
+    leaf.add(leaf.second, 3);
+    leaf.check_in_second(5);
   }
 
   TEST_CASE("a gradient's memory is free once the last stream that added to it has done so") {
-    [[maybe_unused]] const Late late;
-    const Tensor w = full({100}, 1.0).to(kCUDA).set_requires_grad(true);
-    cuda::synchronize();
-    const cuda::Stream first, second;
-    for (const auto* stream : {&first, &second}) {
-      const cuda::StreamGuard guard(*stream);
-      (w * 2).sum().backward();
-    }
-    const cuda::StreamGuard guard(first);
-    w.mutable_grad() = Tensor();
+    const LeafInTwoStreams leaf;
+    leaf.add(leaf.first, 2);
+    leaf.add(leaf.second, 2);
+    const cuda::StreamGuard guard(leaf.first);
+    leaf.w.mutable_grad() = Tensor();
     const Tensor other = full({100}, 7, kFloat32).to(kCUDA);
-    first.synchronize();
-    second.synchronize();
+    leaf.first.synchronize();
+    leaf.second.synchronize();
     CHECK(other.to(kCPU).eq(7).all().item<bool>());
   }
 
   TEST_CASE("a leaf's gradient stays in order when the leaf rests in between") {
-    [[maybe_unused]] const Late late;
-    const Tensor w = full({100}, 1.0).to(kCUDA).set_requires_grad(true);
-    cuda::synchronize();
-    const cuda::Stream first, second;
-    {
-      const cuda::StreamGuard guard(first);
-      (w * 2).sum().backward();
-    }
-    w.requires_grad_(false), w.requires_grad_(true);
-    const cuda::StreamGuard guard(second);
-    (w * 3).sum().backward();
-    CHECK(w.grad().to(kCPU).eq(5).all().item<bool>());
-    first.synchronize();
+    const LeafInTwoStreams leaf;
+    leaf.add(leaf.first, 2);
+    leaf.w.requires_grad_(false), leaf.w.requires_grad_(true);
+    leaf.add(leaf.second, 3);
+    leaf.check_in_second(5);
   }
 
   TEST_CASE("memory of a trial may be freed while its stream captures another step") {
