@@ -9,10 +9,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <vector>
 
 #include "threads/sanitizers.h"
@@ -44,8 +45,11 @@ const T* at(const std::vector<char>& file, std::size_t offset, std::size_t count
 
 Module read(const dl_phdr_info& info) {
   Module module{.base = info.dlpi_addr, .functions = {}, .shared_arrays = {}};
-  std::ifstream in(*info.dlpi_name ? info.dlpi_name : "/proc/self/exe", std::ios::binary);
-  const std::vector<char> file{std::istreambuf_iterator<char>(in), {}};
+  const char* path = *info.dlpi_name ? info.dlpi_name : "/proc/self/exe";
+  std::error_code none;
+  std::vector<char> file(std::filesystem::file_size(path, none));
+  if (none) return module;
+  std::ifstream(path, std::ios::binary).read(file.data(), std::streamsize(file.size()));
   const auto* header = at<ElfW(Ehdr)>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return module;
   const auto* sections = at<ElfW(Shdr)>(file, header->e_shoff, header->e_shnum);
@@ -149,7 +153,7 @@ void poison_shared_arrays(unsigned char byte) {
         &found);
     return found;
   }();
-  for (const Range& range : ranges) std::memset(range.begin, byte, range.size);
+  for (const Range& range : ranges) fill_own(range.begin, byte, range.size);
 }
 
 }  // namespace simt

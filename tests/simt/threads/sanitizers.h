@@ -1,6 +1,7 @@
 // Which sanitizer this is built with, and the few of its functions the rig calls.
 #pragma once
 #include <cstddef>
+#include <cstring>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SIMT_ASAN 1
@@ -40,6 +41,16 @@ inline void allow(const void* begin, std::size_t size) {
   __asan_unpoison_memory_region(begin, size);
 #else
   (void)begin, (void)size;
+#endif
+}
+
+/// std::memset for thread_local memory. ThreadSanitizer would look at each byte, which took a third
+/// of its time on the rig, for memory that no other thread can have.
+inline void fill_own(void* begin, unsigned char byte, std::size_t size) {
+#if defined(SIMT_TSAN) && defined(__x86_64__)
+  asm volatile("rep stosb" : "+D"(begin), "+c"(size) : "a"(byte) : "memory");
+#else
+  std::memset(begin, byte, size);
 #endif
 }
 
