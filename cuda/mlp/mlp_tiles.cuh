@@ -6,6 +6,9 @@
 // to the block's own sums in memory. After Müller 2021, "Real-time neural radiance caching",
 // arXiv:2106.12372, section 4, which keeps the activations on the chip in the same way.
 #pragma once
+#include <algorithm>
+#include <utility>
+
 #include "halftape/cuda/mlp/mlp_tile.cuh"
 
 namespace halftape::cuda {
@@ -67,15 +70,14 @@ struct Block {
     for (int64_t i = begin + 128 * int64_t{threadIdx.x}; i < end; i += 128 * int64_t{blockDim.x})
       prefetch(task.target + i);
   }
-  /// Waits for a tile's x, and starts to copy the next tile's.
-  __device__ __forceinline__ const T* rows_of(int64_t number) {
+  /// The place of a tile's x, for which it waits. Starts to copy the next tile's.
+  __device__ __forceinline__ int rows_of(int64_t number) {
     cp_async_wait();
     __syncthreads();  // this tile's x is there, and the last tile's is no longer read
     const int64_t next = number + gridDim.x;
     if (next * rows < task.rows) stage_rows(next, other_at);
-    const T* const x = shared + x_at;
-    x_at = std::exchange(other_at, x_at);
-    return x;
+    std::swap(x_at, other_at);
+    return other_at;
   }
 };
 
@@ -141,28 +143,32 @@ struct Tile {
   static constexpr int K = kWidth / 16;
   Block<T, kWidth>& block;
   const Task& task;
-  const T* const x;
+  const int x_at;
   const float by;  // the gradient of the loss, times Task::factor
   float& lost;     // this tile's loss is added
   const int own, last;
-  const int64_t row0;                      // own, of all rows
+  const int64_t number;
+  const int rows_left;                     // from `own` on, at most 16
   unsigned a[K][4] = {}, next[K][4] = {};  // operand and result of a product
   // For classes: the target, −1 beyond the rows; the row's sum of eˣ; the target's output.
-  int64_t target[2] = {-1, -1};
+  int target[2] = {-1, -1};
   LogSum total[2];
   float hit[2] = {0, 0};
 
-  __device__ Tile(Block<T, kWidth>& b, int64_t number, float slope, float& loss)
+  __device__ Tile(Block<T, kWidth>& b, int64_t of_all, float slope, float& loss)
       : block(b),
         task(b.task),
-        x(b.rows_of(number)),
+        x_at(b.rows_of(of_all)),
         by(slope),
         lost(loss),
         own(16 * b.warp + b.lane.g),
         last(b.task.count - 1),
-        row0(number * b.rows + own) {}
+        number(of_all),
+        rows_left(static_cast<int>(std::min<int64_t>(task.rows - row(0), 16))) {}
 
-  __device__ bool live(int h) const { return row0 + 8 * h < task.rows; }
+  /// A row of the thread, of all rows.
+  __device__ int64_t row(int h) const { return number * block.rows + own + 8 * h; }
+  __device__ bool live(int h) const { return 8 * h < rows_left; }
   __device__ __forceinline__ void advance() {
 #pragma unroll
     for (int k = 0; k < K; ++k)
@@ -184,18 +190,19 @@ struct Tile {
     for (int k = 0; k < K; ++k) {
       if (16 * k >= padded(in)) break;
       load_matrices<false>(
-          a[k],
-          &x[(16 * block.warp + block.lane.down8) * stride_of(in) + 16 * k + block.lane.across8]);
+          a[k], &block.shared[x_at + (16 * block.warp + block.lane.down8) * stride_of(in) + 16 * k +
+                              block.lane.across8]);
     }
   }
   __device__ __forceinline__ void load_classes() {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if (!live(h)) continue;
-      target[h] = reinterpret_cast<const int64_t*>(task.target)[row0 + 8 * h];
-      if (task.range.contains(target[h])) continue;
-      if (block.lane.t == 0) task.range.report(target[h], row0 + 8 * h);
-      target[h] = -1;
+      const int64_t wanted = reinterpret_cast<const int64_t*>(task.target)[row(h)];
+      if (task.range.contains(wanted))
+        target[h] = static_cast<int>(wanted);
+      else if (block.lane.t == 0)
+        task.range.report(wanted, row(h));
     }
   }
 
@@ -255,7 +262,7 @@ struct Tile {
       return exp(y - total[h].top) / total[h].sum - (column == target[h] ? 1.f : 0.f);
     }
     const auto item = static_cast<int64_t>(element_size(task.target_dtype));
-    const int64_t at = (row0 + 8 * h) * task.layers[last].out + column;
+    const int64_t at = row(h) * task.layers[last].out + column;
     const float e = y - load_packed(task.target + at * item, task.target_dtype);
     lost += e * e;
     return e;
@@ -331,7 +338,7 @@ struct Tile {
     const int in = task.layers[0].in;
     each_element(j, both, [&](int q, int h, int i, int column) {
       if (live(h) && column < in)
-        reinterpret_cast<T*>(task.dx)[(row0 + 8 * h) * in + column] = as<T>(c[q][2 * h + i]);
+        reinterpret_cast<T*>(task.dx)[row(h) * in + column] = as<T>(c[q][2 * h + i]);
     });
   }
   /// Adds the tile's gradients of weights and biases, and writes that of x if it is wanted.
@@ -340,7 +347,8 @@ struct Tile {
     for (int l = last; l >= 0; --l) {
       const Layer& o = task.layers[l];
       __syncthreads();  // all rows of the gradient are written
-      sums.add(block, l, block.shared + o.slope_at, l == 0 ? x : block.shared + o.input_at, first);
+      sums.add(block, l, block.shared + o.slope_at, block.shared + (l == 0 ? x_at : o.input_at),
+               first);
       if (l == 0 && !task.dx) return;
       multiply<true>(a, padded(o.out), block.weight_of(l), stride_of(o.in), padded(o.in), nullptr,
                      block.lane, [&](int j, const float(&c)[4][4], bool both) {
