@@ -118,12 +118,15 @@ template <class S, class Team, int kHeld>
 __global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
     cross_entropy_rows(const __grid_constant__ Rows<2> a, const __grid_constant__ Targets<S> o) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
-    const int64_t t = o.target[row];
-    const bool counts = t != o.ignored, first = threadIdx.x % Team::kSize == 0;
-    if (counts && !o.range.contains(t)) {
-      if (first) o.range.report(t, row);
+    // A warp has short rows: with longer indices some of its registers were spilled.
+    using Column = std::conditional_t<std::is_same_v<Team, Warp>, int, int64_t>;
+    const int64_t target = o.target[row];
+    const bool counts = target != o.ignored, first = threadIdx.x % Team::kSize == 0;
+    if (counts && !o.range.contains(target)) {
+      if (first) o.range.report(target, row);
       return;
     }
+    const Column t = static_cast<Column>(target), length = static_cast<Column>(a.length);
     const S w = counts ? o.weight_of(t) : S(0);
     if (first && o.counted) o.counted[row] = w;
     if (first && !counts) o.loss[row] = 0;
@@ -147,8 +150,9 @@ __global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
     if (o.smoothing != 0) {
       in.each([&](S(&x)[1][kPack], int64_t begin) {
         unrolled<kPack>([&](int i) {
-          if (begin + i >= a.length) return;
-          const S weight = o.weight_of(begin + i);
+          const Column c = static_cast<Column>(begin) + i;
+          if (c >= length) return;
+          const S weight = o.weight_of(c);
           spread += weight * lost(x[0][i]);
           all += weight;
         });
@@ -158,14 +162,14 @@ __global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
     }
     if (first)
       o.loss[row] =
-          hard * lost(load<S>(at[1] + t * a.along[1].step, a.along[1].dtype)) + each * spread;
+          hard * lost(load<S>(at[1] + target * a.along[1].step, a.along[1].dtype)) + each * spread;
     if (!o.grad) return;
     const S factor = (hard + each * all) / total;
     in.each([&](S(&x)[1][kPack], int64_t begin) {
       unrolled<kPack>([&](int i) {
-        const int64_t c = begin + i;
+        const Column c = static_cast<Column>(begin) + i;
         S g = exp(x[0][i] - top) * factor;
-        if (o.smoothing != 0 && c < a.length) g -= each * o.weight_of(c);
+        if (o.smoothing != 0 && c < length) g -= each * o.weight_of(c);
         x[0][i] = c == t ? g - hard : g;
       });
       in.write(x[0], begin);
