@@ -211,23 +211,26 @@ struct Products : JointReduction<S, 4, 2> {
   }
 };
 
-/// (2, outputs): Σ g·(x − mean)·rstd and Σ g over `dims`. mean and rstd have x's shape.
+/// Σ g·(x − mean)·rstd and Σ g over `dims`, contiguous and of S, which dweight and dbias get. They
+/// are these arrays where they can be. mean and rstd have x's shape.
 template <class S>
-Array weight_grads(const char* name, const Array& g, const Array& x, const Array& mean,
-                   const Array& rstd, const Dims& dims, int64_t outputs) {
-  const Array sums({2, outputs}, dtype_of<S>, x.device());
-  if (x.numel() == 0) {
-    fill(sums, 0);
-    return sums;
+std::array<Array, 2> weight_grads(const char* name, const NormGrads& d, const Array& g,
+                                  const Array& x, const Array& mean, const Array& rstd,
+                                  const Dims& dims, int64_t outputs) {
+  std::array<Array, 2> sums{d.dweight, d.dbias};
+  for (Array& s : sums)
+    if (!s.defined() || s.dtype() != dtype_of<S> || !s.contiguous())
+      s = Array({outputs}, dtype_of<S>, x.device());
+  if (x.numel() > 0) {
+    Products<S> r({g, x, mean.defined() ? mean : rstd, rstd}, dims);
+    r.centred = mean.defined();
+    reduce_into<S, Products<S>>(name, sums, r);
+  } else {
+    for (const Array& s : sums) fill(s, 0);
   }
-  Products<S> r({g, x, mean.defined() ? mean : rstd, rstd}, dims);
-  r.centred = mean.defined();
-  reduce_into<S, Products<S>>(name, sums, r);
+  if (d.dweight.defined() && d.dweight.raw() != sums[0].raw()) copy(d.dweight, sums[0]);
+  if (d.dbias.defined() && d.dbias.raw() != sums[1].raw()) copy(d.dbias, sums[1]);
   return sums;
-}
-void store_weight_grads(const NormGrads& d, const Array& sums) {
-  if (d.dweight.defined()) copy(d.dweight, sums.select(0, 0));
-  if (d.dbias.defined()) copy(d.dbias, sums.select(0, 1));
 }
 
 /// Computes mean and rstd of the batch and updates the running statistics, in one block.
@@ -327,8 +330,8 @@ void CudaBackend::row_norm_grad(const NormGrads& d, const Array& g, const Norm& 
     if (d.dweight.defined() || d.dbias.defined()) {
       Dims lead;
       for (int k = 0; k + 1 < x.dim(); ++k) lead.push_back(k);
-      store_weight_grads(d, weight_grads<S>("row norm weight gradient", g, x, per_row(norm.mean, x),
-                                            per_row(norm.rstd, x), lead, x.size(x.dim() - 1)));
+      weight_grads<S>("row norm weight gradient", d, g, x, per_row(norm.mean, x),
+                      per_row(norm.rstd, x), lead, x.size(x.dim() - 1));
     }
     if (!d.dx.defined() || x.numel() == 0) return;
     launch_rows<3, RowBackward<S>>(
@@ -347,7 +350,9 @@ void CudaBackend::batch_norm(const Array& y, const Norm& norm, bool training,
     if (training && x.numel() > 0) {
       const int64_t channels = x.size(1);
       const Array moments({3, channels}, dtype_of<S>, x.device());
-      reduce_into<S, Moments<S>>("batch norm statistics", moments, Moments<S>({x}, {0, 2}));
+      reduce_into<S, Moments<S>>("batch norm statistics",
+                                 {moments.select(0, 0), moments.select(0, 1), moments.select(0, 2)},
+                                 Moments<S>({x}, {0, 2}));
       Finish<S> f{moments.data<S>(),
                   static_cast<const char*>(x.raw()),
                   x.strides()[1] * static_cast<int64_t>(element_size(x.dtype())),
@@ -387,11 +392,9 @@ void CudaBackend::batch_norm_grad(const NormGrads& d, const Array& g, const Norm
     using S = typename decltype(t)::type;
     Array product, sum;
     if (training || d.dweight.defined() || d.dbias.defined()) {
-      const Array sums =
-          weight_grads<S>("batch norm weight gradient", g, x, mean, rstd, {0, 2}, x.size(1));
-      store_weight_grads(d, sums);
-      if (training)
-        product = per_channel(sums.select(0, 0), x), sum = per_channel(sums.select(0, 1), x);
+      const auto sums =
+          weight_grads<S>("batch norm weight gradient", d, g, x, mean, rstd, {0, 2}, x.size(1));
+      if (training) product = per_channel(sums[0], x), sum = per_channel(sums[1], x);
     }
     if (!d.dx.defined()) return;
     map_by_runs<S, 8>(

@@ -225,17 +225,16 @@ void launch_reduction(const char* name, const Queue& q, const R& r) {
   launch_for(q, outputs * r.segments * kWarp, name, reduce_by_warps<R, N>, r);
 }
 
-/// A reduction of N operands to n numbers, in an array (n, outputs) of S.
+/// A reduction of N operands to n numbers, each in a contiguous array (outputs) of S.
 template <class S, int N, int n>
 struct JointReduction : Reduction<N> {
   using Value = Several<S, n>;
   static constexpr int kNumbers = n;
   static constexpr unsigned kBlock = kThreads;  // so that all of it stays in registers
-  int64_t step = 0;                             // bytes from one number's outputs to the next one's
+  S* numbers[n] = {};
   using Reduction<N>::Reduction;
   __device__ void put(int64_t unit, const Value& x) const {
-    char* at = this->place(unit);
-    unrolled<n>([&](int k) { *reinterpret_cast<S*>(at + k * step) = x.v[k]; });
+    unrolled<n>([&](int k) { numbers[k][unit] = x.v[k]; });
   }
 };
 
@@ -260,20 +259,19 @@ struct JoinSegments : JointReduction<S, R::kNumbers, R::kNumbers> {
   }
 };
 
-/// to (numbers, outputs) ← r, then JoinSegments until each output has one segment.
+/// to[k] (outputs) ← number k of r, then JoinSegments until each output has one segment.
 template <class S, class First, class R>
-void reduce_into(const char* name, const Array& to, R r) {
+void reduce_into(const char* name, const std::array<Array, R::kNumbers>& to, R r) {
   constexpr bool kSegments = std::is_same_v<R, JoinSegments<S, First>>;
-  Array out = to;
-  if (r.segments > 1) out = Array({R::kNumbers, r.kept.numel, r.segments}, to.dtype(), to.device());
-  const Array first = out.select(0, 0);
-  r.to = Layout<1>({&first});
-  r.step = out.strides()[0] * static_cast<int64_t>(sizeof(S));
-  launch_reduction<kSegments>(name, queue(to), r);
-  if (r.segments == 1) return;
-  std::array<Array, R::kNumbers> parts;
-  for (int k = 0; k < R::kNumbers; ++k) parts[static_cast<size_t>(k)] = out.select(0, k);
-  reduce_into<S, First>(name, to, JoinSegments<S, First>(parts, {1}));
+  std::array<Array, R::kNumbers> out = to;
+  if (r.segments > 1) {
+    const Array all({R::kNumbers, r.kept.numel, r.segments}, dtype_of<S>, to[0].device());
+    for (int k = 0; k < R::kNumbers; ++k) out[static_cast<size_t>(k)] = all.select(0, k);
+  }
+  r.to = Layout<1>({&out[0]});
+  for (size_t k = 0; k < out.size(); ++k) r.numbers[k] = out[k].template data<S>();
+  launch_reduction<kSegments>(name, queue(to[0]), r);
+  if (r.segments > 1) reduce_into<S, First>(name, to, JoinSegments<S, First>(out, {1}));
 }
 
 }  // namespace halftape::cuda
