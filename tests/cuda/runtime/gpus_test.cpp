@@ -83,6 +83,26 @@ TEST_CASE("a model that moves to another GPU trains there") {
   }
 }
 
+TEST_CASE("the kernel of an MLP is told once on each GPU how much shared memory it takes") {
+  const Clean clean;
+  const auto settings_of_a_step = [](Device device) {
+    const nn::FusedMLP model(nn::FusedMLPOptions(61, 61, 5, 2));
+    model->to(device);
+    const Tensor x = ones({200, 61}, device),
+                 y = zeros({200}, TensorOptions(kInt64).device(device));
+    const amp::autocast half(device.type(), kFloat16);
+    simt::reset_counters();
+    model->loss(x, y).backward();
+    cuda::synchronize(device);
+    CHECK(isfinite(model->parameters()[0].grad()).all().item<bool>());
+    return simt::counters().kernel_attributes;
+  };
+  for (const Device device : {Device(kCUDA, 0), Device(kCUDA, 1)}) {
+    CHECK(settings_of_a_step(device) > 0);  // else a launch there fails
+    CHECK(settings_of_a_step(device) == 0);
+  }
+}
+
 TEST_CASE("to look for GPUs uses none, and one that another process holds hides no other one") {
   const Clean clean;
   std::unique_ptr<cuda::Runtime> opened;

@@ -43,6 +43,7 @@ struct Counters {
   std::int64_t allocations = 0, frees = 0;  // of device memory
   std::int64_t allocated_bytes = 0;         // by all of these
   std::int64_t pinned_allocations = 0;
+  std::int64_t kernel_attributes = 0;  // settings of a kernel on a device
   unsigned contexts = 0;  // bits of the devices that were used: a context was made there, or needed
   // Calls of cublasLt: products, choices of an algorithm, operation descriptors.
   std::int64_t matmuls = 0, heuristics = 0, matmul_descriptors = 0;

@@ -178,8 +178,8 @@ struct World {
   std::vector<std::weak_ptr<Capture>> captures;
   std::map<const char*, std::size_t> pinned;        // address -> bytes
   std::map<const char*, std::size_t> freed_pinned;  // given back when nothing is on its way
-  std::map<const void*, int> dynamic_shared_limit;  // cudaFuncSetAttribute
-  std::vector<std::weak_ptr<Queue>> queues;         // also of destroyed streams with work left
+  std::map<std::pair<int, const void*>, int> dynamic_shared_limit;  // of a kernel on a device
+  std::vector<std::weak_ptr<Queue>> queues;  // also of destroyed streams with work left
   unsigned long long next_id = 1;
   bool in_host_function = false;
 

@@ -141,7 +141,7 @@ cudaError_t enqueue_kernel(const void* kernel, bool cooperative, dim3 blocks, di
     if (in_block == 0 || in_block > 1024 || threads.z > 64 || in_grid == 0 ||
         blocks.x > 0x7fffffffu || blocks.y > 65535 || blocks.z > 65535)
       return cudaErrorInvalidConfiguration;
-    const auto limit = w.dynamic_shared_limit.find(kernel);
+    const auto limit = w.dynamic_shared_limit.find({current_device, kernel});
     if (shared_bytes >
         (limit == w.dynamic_shared_limit.end() ? kDefaultShared : std::size_t(limit->second)))
       return cudaErrorInvalidValue;
@@ -318,7 +318,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   return call([&] {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
       if (value < 0 || std::size_t(value) > settings.shared_memory) return cudaErrorInvalidValue;
-      world().dynamic_shared_limit[kernel] = value;
+      world().dynamic_shared_limit[{current_device, kernel}] = value;
+      ++world().counters.kernel_attributes;
     }
     return cudaSuccess;
   });
@@ -329,7 +330,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
     *attributes = {};
     attributes->maxThreadsPerBlock = 1024;
     attributes->binaryVersion = 10 * settings.compute_major + settings.compute_minor;
-    const auto it = world().dynamic_shared_limit.find(kernel);
+    const auto it = world().dynamic_shared_limit.find({current_device, kernel});
     attributes->maxDynamicSharedSizeBytes =
         it == world().dynamic_shared_limit.end() ? int(simt::kDefaultShared) : it->second;
     return cudaSuccess;
