@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <random>
 #include <system_error>
@@ -70,11 +69,22 @@ class Patience {
 };
 
 /// Empty if there is none now. A file that another machine is replacing may be there and not be
-/// readable for a moment.
+/// readable for a moment. A pipe would be waited for, and is refused as all that no store writes.
 std::optional<std::string> value_in(const fs::path& file) try {
-  std::ifstream stream(file, std::ios::binary);
+  std::error_code unreadable;
+  const fs::file_status status = fs::status(file, unreadable);
+  HALFTAPE_CHECK(!fs::exists(status) || fs::is_regular_file(status), "FileStore: ", file.string(),
+                 " is no regular file, so no store wrote it; use a folder for this store alone");
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = stream.tellg();
+  if (!stream || size < 0) return std::nullopt;
+  HALFTAPE_CHECK(static_cast<uint64_t>(size) <= kLongestValue, "FileStore: ", file.string(),
+                 " has ", size, " bytes, and a value at most ", kLongestValue,
+                 ", so no store wrote it; use a folder for this store alone");
+  std::string value(static_cast<size_t>(size), '\0');
+  stream.seekg(0).read(value.data(), size);
   if (!stream) return std::nullopt;
-  return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  return value;
 } catch (const std::ios_base::failure&) {  // libstdc++'s buffer throws by itself
   return std::nullopt;
 }

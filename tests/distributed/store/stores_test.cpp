@@ -205,34 +205,6 @@ TEST_CASE("prefixes keep users of one store apart") {
   CHECK(has(message([&] { PrefixStore("a", nullptr); }), "PrefixStore: the store is null"));
 }
 
-TEST_CASE("a folder that cannot be one is named") {
-  const TempFolder folder;
-  testing::write_bytes(folder / "file", "");
-  CHECK(has(message([&] { FileStore(folder / "file"); }), "file is no folder"));
-  CHECK(has(message([&] { FileStore((folder / "file") / "below"); }), "is no folder"));
-  CHECK(has(message([&] { FileStore(""); }), "has no name"));
-}
-
-TEST_CASE("a folder that is gone, and a folder in a value's place, are named") {
-  const TempFolder folder;
-  const std::filesystem::path place = folder / "store";
-  FileStore store(place, milliseconds(60));
-  store.set("key", "1");
-  std::filesystem::create_directories(place / "k_taken" / "below");
-  CHECK(has(message([&] { store.set("taken", "1"); }), "FileStore: cannot write "));
-  CHECK(std::distance(std::filesystem::directory_iterator(place), {}) == 2);  // nothing is left
-  CHECK_FALSE(store.check({"taken"}));
-  CHECK(has(message([&] { store.get("taken"); }), "no value after 0.06 s: \"taken\""));
-  std::filesystem::remove_all(place);
-  store.set("key", "2");  // it is made anew
-  CHECK(store.get("key") == "2");
-  std::filesystem::remove_all(place);
-  testing::write_bytes(place, "");
-  CHECK(has(message([&] { store.set("key", "3"); }), "cannot write to the folder "));
-  CHECK(has(message([&] { store.add("n", 3); }), "cannot write to the folder "));
-  CHECK(has(message([&] { store.get("key"); }), "no value after 0.06 s: \"key\""));
-}
-
 #if !defined(_WIN32)
 TEST_CASE("bytes of strangers end their own connection, and nothing else") {
   const auto server = tcp_server();
