@@ -28,6 +28,7 @@ const std::vector<ReductionCase> reductions = {
     {{5, 300}, {0}},
     {{300, 5}, {0}},
     {{70, 257}, {0}},
+    {{70, 900}, {0}},  // more groups of outputs than the rig has blocks
     {{2100, 40}, {0}},
     {{2100, 40}, {1}},
     {{3, 4, 5, 6}, {}},
