@@ -46,9 +46,10 @@ const T* at(const std::vector<char>& file, std::size_t offset, std::size_t count
 Module read(const dl_phdr_info& info) {
   Module module{.base = info.dlpi_addr, .functions = {}, .shared_arrays = {}};
   const char* path = *info.dlpi_name ? info.dlpi_name : "/proc/self/exe";
-  std::error_code none;
-  std::vector<char> file(std::filesystem::file_size(path, none));
-  if (none) return module;
+  std::error_code unreadable;
+  const std::uintmax_t size = std::filesystem::file_size(path, unreadable);
+  if (unreadable) return module;
+  std::vector<char> file(size);
   std::ifstream(path, std::ios::binary).read(file.data(), std::streamsize(file.size()));
   const auto* header = at<ElfW(Ehdr)>(file, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return module;
