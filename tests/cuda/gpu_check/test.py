@@ -173,6 +173,19 @@ for kill in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
           (kill == signal.SIGKILL or "3 passed, 1 failed" in said))
     subprocess.run(["pkill", "-f", str(machine.here)])
 
+ends = []
+for moment in range(12):
+    machine = Machine("killed at any moment")
+    process = machine.start("--quick")
+    said = process.stdout.readline()  # the signals are caught by now
+    time.sleep(0.04 * moment)
+    process.send_signal(signal.SIGTERM)
+    said += process.communicate(timeout=30)[0]
+    ends.append("Traceback" not in said and "failed\n" in said[-20:] and
+                (process.returncode == 0) == said.endswith(" 0 failed\n") and
+                all(step["result"] in ("passed", "interrupted") for step in machine.found().values()))
+check(f"after a signal at any moment the report is whole: {ends}", all(ends))
+
 machine = Machine("tests killed", tests="sleep 100")
 process = machine.start("--only", "tests")
 time.sleep(2)
