@@ -217,9 +217,10 @@ template <class S>
 std::array<Array, 2> weight_grads(const char* name, const NormGrads& d, const Array& g,
                                   const Array& x, const Array& mean, const Array& rstd,
                                   const Dims& dims, int64_t outputs) {
-  std::array<Array, 2> sums{d.dweight, d.dbias};
+  const std::array<Array, 2> wanted{d.dweight, d.dbias};
+  std::array<Array, 2> sums = wanted;
   for (Array& s : sums)
-    if (!s.defined() || s.dtype() != dtype_of<S> || !s.contiguous())
+    if (!s.defined() || s.dtype() != dtype_of<S> || s.shape() != Shape{outputs} || !s.contiguous())
       s = Array({outputs}, dtype_of<S>, x.device());
   if (x.numel() > 0) {
     Products<S> r({g, x, mean.defined() ? mean : rstd, rstd}, dims);
@@ -228,8 +229,8 @@ std::array<Array, 2> weight_grads(const char* name, const NormGrads& d, const Ar
   } else {
     for (const Array& s : sums) fill(s, 0);
   }
-  if (d.dweight.defined() && d.dweight.raw() != sums[0].raw()) copy(d.dweight, sums[0]);
-  if (d.dbias.defined() && d.dbias.raw() != sums[1].raw()) copy(d.dbias, sums[1]);
+  for (size_t k = 0; k < sums.size(); ++k)
+    if (wanted[k].defined() && wanted[k].raw() != sums[k].raw()) copy(wanted[k], sums[k]);
   return sums;
 }
 

@@ -201,6 +201,37 @@ TEST_CASE("gpu: norms of nothing have weights' gradients of zero") {
   }
 }
 
+TEST_CASE("gpu: the gradients of a norm's weights are the same wherever they are put") {
+  const Problem p({6, 40}, 40, kFloat32);
+  for (const bool rows : {true, false}) {
+    CAPTURE(rows);
+    const Results r = p.run(kCUDA, 0, rows);
+    const Norm norm{.x = p.x.to(kCUDA),
+                    .weight = p.weight.to(kCUDA),
+                    .bias = p.bias.to(kCUDA),
+                    .mean = r.mean,
+                    .rstd = r.rstd,
+                    .eps = 1e-5};
+    const auto put = [&](const Array& dweight, const Array& dbias) {
+      const NormGrads d{.dweight = dweight, .dbias = dbias};
+      rows ? gpu().row_norm_grad(d, p.g.to(kCUDA), norm)
+           : gpu().batch_norm_grad(d, p.g.to(kCUDA), norm, true);
+    };
+    const Array strided = full({80}, 7, kFloat32, kCUDA).slice(0, 0, 80, 2);
+    const Array half({40}, kFloat16, kCUDA);
+    put(strided, half);
+    CHECK(differ(strided, r.dweight) == "");
+    CHECK(differ(half, r.dbias.to(kFloat16)) == "");
+    put(half, strided);
+    CHECK(differ(half, r.dweight.to(kFloat16)) == "");
+    CHECK(differ(strided, r.dbias) == "");
+    put({}, half);
+    CHECK(differ(half, r.dbias.to(kFloat16)) == "");
+    put(half, {});
+    CHECK(differ(half, r.dweight.to(kFloat16)) == "");
+  }
+}
+
 TEST_CASE("what stands beside the input of a norm, or in the place of a part, is on its device") {
   const Tensor here = ones({2, 8, 3}, kCPU), there = ones({2, 8, 3}, kCUDA);
   for (const Tensor& x : {here, there}) {

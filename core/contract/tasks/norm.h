@@ -11,9 +11,11 @@ struct Norm {
   Array mean = {}, rstd = {};    // contiguous, float32 (float64 of a float64 x)
   double eps = 0;
 };
-/// Gradients of a Norm. Undefined ones are not computed.
+/// Gradients of a Norm, in memory apart from each other and from what is read. Undefined ones are
+/// not computed.
 struct NormGrads {
-  Array dx = {}, dweight = {}, dbias = {};
+  Array dx = {};
+  Array dweight = {}, dbias = {};  // (C), of any floating dtype
 };
 /// The running averages (C) of a batch norm in training, of any floating dtype.
 struct RunningStats {
