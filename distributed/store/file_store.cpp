@@ -68,13 +68,18 @@ class Patience {
   FileClock::duration next_{milliseconds(1)};
 };
 
-/// Empty if there is none now. A file that another machine is replacing may be there and not be
-/// readable for a moment. A pipe would be waited for, and is refused as all that no store writes.
-std::optional<std::string> value_in(const fs::path& file) try {
+/// A pipe, say, whose bytes would be waited for.
+void refuse_what_no_store_writes(const fs::path& file) {
   std::error_code unreadable;
   const fs::file_status status = fs::status(file, unreadable);
   HALFTAPE_CHECK(!fs::exists(status) || fs::is_regular_file(status), "FileStore: ", file.string(),
                  " is no regular file, so no store wrote it; use a folder for this store alone");
+}
+
+/// Empty if there is none now. A file that another machine is replacing may be there and not be
+/// readable for a moment.
+std::optional<std::string> value_in(const fs::path& file) try {
+  refuse_what_no_store_writes(file);
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
   const std::streamoff size = stream.tellg();
   if (!stream || size < 0) return std::nullopt;
@@ -195,7 +200,10 @@ void FileStore::wait(const std::vector<std::string>& keys) {
   std::vector<std::string> missing = keys;
   const milliseconds timeout = timeout_;
   for (Patience patience(timeout);;) {
-    std::erase_if(missing, [this](const std::string& key) { return check({key}); });
+    std::erase_if(missing, [this](const std::string& key) {
+      refuse_what_no_store_writes(file_of(key));
+      return check({key});
+    });
     if (missing.empty()) return;
     HALFTAPE_CHECK(patience.sleep(), "FileStore in ", folder_.string(), ": ",
                    without_value(missing, timeout));
