@@ -118,7 +118,7 @@ template <class S, class Team, int kHeld>
 __global__ void __launch_bounds__(Team::kBlock, kRowThreads / Team::kBlock)
     cross_entropy_rows(const __grid_constant__ Rows<2> a, const __grid_constant__ Targets<S> o) {
   for_rows<Team>(a, [&](int64_t row, char* const(&at)[2]) {
-    // A warp has short rows: with longer indices some of its registers were spilled.
+    // A warp has short rows: with longer indices, sm_120 spills registers.
     using Column = std::conditional_t<std::is_same_v<Team, Warp>, int, int64_t>;
     const int64_t target = o.target[row];
     const bool counts = target != o.ignored, first = threadIdx.x % Team::kSize == 0;

@@ -98,7 +98,7 @@ TEST_CASE("the kernel of an MLP is told once on each GPU how much shared memory 
     return simt::counters().kernel_attributes;
   };
   for (const Device device : {Device(kCUDA, 0), Device(kCUDA, 1)}) {
-    CHECK(settings_of_a_step(device) > 0);  // else a launch there fails
+    CHECK(settings_of_a_step(device) > 0);  // no other test has trained such a network
     CHECK(settings_of_a_step(device) == 0);
   }
 }
