@@ -9,6 +9,11 @@ namespace {
 std::atomic<AgreementFinder> agreement_finder{nullptr};
 }
 
+int64_t new_state_number() {
+  static std::atomic<int64_t> last{0};
+  return ++last;
+}
+
 void set_agreement_finder(AgreementFinder finder) { agreement_finder = finder; }
 
 std::shared_ptr<Agreement> agreement_of(std::span<const Tensor> parameters) {

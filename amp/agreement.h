@@ -13,9 +13,12 @@ struct ScaleCourse {
   Array scale;          // () float32; 0 of a disabled scaler
   Array trackers = {};  // (2) int32, as in Transition; undefined: not compared
   ScaleLaw law = {};
-  int64_t loads = 0;             // of a state
-  const void* scaler = nullptr;  // whose it is
+  int64_t state = 0;  // its number
 };
+
+/// A number for the state of a scaler that is new, or has loaded one: no other in this process has
+/// had it, and an address may be another scaler's by now.
+int64_t new_state_number();
 
 /// What the scalers of several processes share. Without it, one rank's bad loss would be an
 /// overflow for the others: its scale would stay, and theirs would back off.

@@ -11,6 +11,7 @@ namespace halftape::amp {
 
 AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delivery)
     : ScalerBase(options), delivery_(delivery) {
+  state_number_ = new_state_number();
   newest_state_.scale = scale_in_use_ = static_cast<float>(options.init_scale);
 }
 
@@ -53,7 +54,7 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
     const Array bad_loss = bad_loss_.clone();
     const Array scale = full({}, scale_in_use_, kFloat32, bad_loss.device());
     // Which verdicts have been read by now may differ, and with them the trackers.
-    agreement->agree({&bad_loss, 1}, {scale, {}, law_, loads_, this}, {});
+    agreement->agree({&bad_loss, 1}, {scale, {}, law_, state_number_}, {});
     bad_loss_ = bad_loss;
   }
   options.found_inf = bad_loss_;  // which the optimizer copies
@@ -146,7 +147,7 @@ void AsyncGradScaler::load_state_dict(const StateDict& saved) {
   const double scale = in_use ? in_use.mapped() : loaded.state.scale;
   check_scale(scale, loaded.law);
   law_ = loaded.law;
-  ++loads_;
+  state_number_ = new_state_number();
   newest_state_ = loaded.state;
   counts_ = loaded.counts;
   scale_in_use_ = static_cast<float>(scale);

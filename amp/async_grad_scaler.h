@@ -98,7 +98,7 @@ class AsyncGradScaler : public ScalerBase {
   ScaleCounts counts_;       // likewise
   float scale_in_use_;       // what losses are multiplied by
   std::optional<PendingUpdate> pending_;
-  int64_t loads_ = 0;  // of a state
+  int64_t state_number_ = 0;  // no other scaler's; another one after a load
 
   // Since the last update():
   Ref<GradTag> scaled_;  // marks gradients of losses scaled since then

@@ -29,6 +29,7 @@ std::ostream& operator<<(std::ostream& out, const StepResult& result) {
 }
 
 GradScaler::GradScaler(GradScalerOptions options) : ScalerBase(options) {
+  state_number_ = new_state_number();
   if (!options_.enabled) return;
   initial_.scale = static_cast<float>(options_.init_scale);
   updates_until_read_ = options_.throw_after_skips;
@@ -189,8 +190,8 @@ void GradScaler::agree(const std::vector<Tensor>& parameters, CheckedGradients& 
   if (!bad_loss_.defined()) bad_loss_ = full({}, 0, kFloat32, scale_.device());
   Array bad_loss = bad_loss_.clone();  // earlier checks keep what they saw
   const auto& [found_inf, first, list] = checked.finding;
-  agreement->agree(std::vector<Array>{bad_loss, found_inf}, {scale_, trackers_, law_, loads_, this},
-                   first);
+  agreement->agree(std::vector<Array>{bad_loss, found_inf},
+                   {scale_, trackers_, law_, state_number_}, first);
   bad_loss_ = checked.bad_loss = std::move(bad_loss);
 }
 
@@ -366,7 +367,7 @@ void GradScaler::load_state_dict(const StateDict& saved) {
   initial_ = loaded.state;
   initial_counts_ = loaded.counts;
   updates_until_read_ = options_.throw_after_skips - loaded.counts.skips_in_row;
-  ++loads_;
+  state_number_ = new_state_number();
   if (initialised()) {
     fill_scale();
     fill_counts(initial_, initial_counts_);

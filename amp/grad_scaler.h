@@ -170,7 +170,7 @@ class GradScaler : public ScalerBase {
   Array scale_;                     // () float32 on the device
   Array trackers_, counts_;         // (2) int32 and (8) int64, as in Transition
   int64_t updates_until_read_ = 0;  // updates before which throw_after_skips cannot be reached
-  int64_t loads_ = 0;               // of a state: each puts other counts in place of its own
+  int64_t state_number_ = 0;        // no other scaler's; another one after a load
 
   // Since the last update():
   Array bad_loss_;                // () float32: non-zero after a loss that is infinite or NaN

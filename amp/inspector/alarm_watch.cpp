@@ -69,7 +69,7 @@ AlarmWatch::AlarmWatch(AlarmOptions options, const GradScaler& scaler,
       scaler_(scaler),
       optimizer_(optimizer),
       lr_(learning_rate(optimizer)),
-      loads_(scaler.loads_),
+      state_number_(scaler.state_number_),
       updates_before_(updates_of(scaler)) {}
 
 /// `text` is made only for an alarm that is raised.
@@ -169,7 +169,7 @@ void AlarmWatch::look_at_scaler(int64_t step) {
                "finite";
       });
   // A state that was loaded brings the counts of another training.
-  if (std::exchange(loads_, scaler_.loads_) != scaler_.loads_)
+  if (std::exchange(state_number_, scaler_.state_number_) != scaler_.state_number_)
     moves_ = 0, updates_before_ = stats.steps - stats.skips;
   // The move of a step may come before or after the Inspector's look at it.
   const int64_t updates = stats.steps - stats.skips - updates_before_, ahead = moves_ - updates;

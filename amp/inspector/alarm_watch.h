@@ -36,7 +36,7 @@ class AlarmWatch {
   std::set<std::pair<Alarm::Kind, std::string>> raised_;
   std::set<std::string> lost_all_;  // modules that the last shadow showed to lose all, not be dead
   std::optional<double> lr_;        // nothing: the optimizer does not tell
-  int64_t loads_ = 0;               // of the scaler's state
+  int64_t state_number_ = 0;        // of the scaler's state
   int64_t moves_ = 0;               // of the learning rate, since the last of them was seen
   int64_t updates_before_ = 0;      // that had been applied by then
 };

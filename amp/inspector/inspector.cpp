@@ -123,7 +123,7 @@ class Inspector::Impl {
   std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
   bool any_applied_ = false;
   int64_t skips_ = scaler_.is_enabled() ? scaler_.stats().skips : 0;  // that it had counted,
-  int64_t loads_ = scaler_.loads_;                                    // and its loaded states
+  int64_t state_number_ = scaler_.state_number_;                      // and its loaded states
   std::deque<int64_t> samples_;                                       // the steps of `rows`
   const std::thread::id thread_ = std::this_thread::get_id();
   const std::weak_ptr<const void> optimizer_lives_;
@@ -312,7 +312,7 @@ void Inspector::Impl::add(Overflow overflow) {
 /// Notes a skip of which no event told, and returns whether there was one.
 bool Inspector::Impl::note_unexplained_skip(int64_t step) {
   const ScalerStats stats = scaler_.stats();
-  if (std::exchange(loads_, scaler_.loads_) != scaler_.loads_)
+  if (std::exchange(state_number_, scaler_.state_number_) != scaler_.state_number_)
     skips_ = scaler_.initial_counts_.skips;
   const int64_t skips = stats.skips - std::exchange(skips_, stats.skips);
   if (skips <= 0) return false;

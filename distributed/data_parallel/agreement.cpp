@@ -3,7 +3,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -47,7 +46,7 @@ class GroupAgreement final : public amp::Agreement {
     on.copy(negative, (-Tensor(own)).array());
     group_->all_reduce(Tensor(all), ReduceOp::Max, {.label = "the scaler's verdict"});
     // Where the host would have to wait, once for each scaler's law and loaded state.
-    const std::tuple key(course.scaler, law_number(course.law), course.loads);
+    const std::pair key(course.state, law_number(course.law));
     if (!group_->queues() || !compared_.contains(key)) compare(own, negative, course.scale);
     compared_.insert(key);
     for (int64_t i = 0; i < n; ++i) {
@@ -102,7 +101,7 @@ class GroupAgreement final : public amp::Agreement {
   }
   static constexpr int64_t kCourse = 4;  // the scale, the law's number, the trackers
   std::shared_ptr<ProcessGroup> group_;
-  std::set<std::tuple<const void*, double, int64_t>> compared_;
+  std::set<std::pair<int64_t, double>> compared_;
 };
 
 /// Which parameters belong to which group, and the seeds that its ranks share for them.

@@ -8,6 +8,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
+#include <vector>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/thread_ranks.h"
@@ -71,6 +74,39 @@ TEST_CASE("a GradScaler that is disabled on one rank is an error on all, not a w
                                  says_who(disabled, *group), Error);
           },
           kImpatient);
+}
+
+TEST_CASE("a new scaler where an earlier one lay, and a loaded state, are compared anew") {
+  static std::vector<int64_t> seen;
+  struct Recorder final : amp::Agreement {
+    void agree(std::span<const Array>, const amp::ScaleCourse& course, const Array&) override {
+      seen.push_back(course.state);
+    }
+  };
+  nn::Linear net(2, 2);
+  optim::SGD sgd(net->parameters(), optim::SGDOptions(0.1));
+  amp::set_agreement_finder([](std::span<const Tensor>) -> std::shared_ptr<amp::Agreement> {
+    return std::make_shared<Recorder>();
+  });
+  std::optional<amp::GradScaler> scaler;
+  const auto step = [&] {
+    sgd.zero_grad();
+    scaler->scale(net->forward(ones({1, 2})).sum()).backward();
+    scaler->step(sgd);
+    scaler->update();
+    return seen.back();
+  };
+  std::set<int64_t> different;
+  for (int i = 0; i < 3; ++i) {
+    scaler.emplace();
+    const int64_t first = step();
+    CHECK(step() == first);
+    different.insert(first);
+    scaler->load_state_dict(scaler->state_dict());
+    different.insert(step());
+  }
+  amp::set_agreement_finder(nullptr);
+  CHECK(different.size() == 6);
 }
 
 TEST_CASE("so is an AsyncGradScaler") {
