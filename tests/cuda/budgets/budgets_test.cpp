@@ -4,9 +4,10 @@
 #if defined(HALFTAPE_SIMT)
 #include "budgets.h"
 
-#include <cstdio>
-#include <fstream>
 #include <sstream>
+#include <string>
+
+#include "halftape/tests/support/temp_folder.h"
 
 using namespace halftape::testing;
 
@@ -15,11 +16,11 @@ namespace {
 /// A file of these lines, for as long as this lives.
 class Lines {
  public:
-  explicit Lines(const std::string& text) { std::ofstream(path()) << text; }
-  ~Lines() { std::remove(path().c_str()); }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-  std::string path() const { return "budgets_test.txt"; }
+  explicit Lines(const std::string& text) { write_bytes(path(), text); }
+  std::string path() const { return (folder_ / "budgets_test.txt").string(); }
+
+ private:
+  TempFolder folder_;  // of this process alone: several run these tests side by side
 };
 
 Count count_of(int64_t nodes, double bytes) {
