@@ -13,7 +13,7 @@ struct ScaleCourse {
   Array scale;          // () float32; 0 of a disabled scaler
   Array trackers = {};  // (2) int32, as in Transition; undefined: not compared
   ScaleLaw law = {};
-  int64_t state = 0;  // its number
+  int64_t state_number = 0;  // of the scaler; 0 of a disabled one
 };
 
 /// A number for the state of a scaler that is new, or has loaded one: no other in this process has

@@ -123,7 +123,7 @@ class Inspector::Impl {
   std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
   bool any_applied_ = false;
   int64_t skips_ = scaler_.is_enabled() ? scaler_.stats().skips : 0;  // that it had counted,
-  int64_t state_number_ = scaler_.state_number_;                      // and its loaded states
+  int64_t state_number_ = scaler_.state_number_;                      // and whose they were
   std::deque<int64_t> samples_;                                       // the steps of `rows`
   const std::thread::id thread_ = std::this_thread::get_id();
   const std::weak_ptr<const void> optimizer_lives_;

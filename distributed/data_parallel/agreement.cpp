@@ -46,7 +46,7 @@ class GroupAgreement final : public amp::Agreement {
     on.copy(negative, (-Tensor(own)).array());
     group_->all_reduce(Tensor(all), ReduceOp::Max, {.label = "the scaler's verdict"});
     // Where the host would have to wait, once for each scaler's law and loaded state.
-    const std::pair key(course.state, law_number(course.law));
+    const std::pair key(course.state_number, law_number(course.law));
     if (!group_->queues() || !compared_.contains(key)) compare(own, negative, course.scale);
     compared_.insert(key);
     for (int64_t i = 0; i < n; ++i) {

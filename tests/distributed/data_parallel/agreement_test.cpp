@@ -80,7 +80,7 @@ TEST_CASE("a new scaler where an earlier one lay, and a loaded state, are compar
   static std::vector<int64_t> seen;
   struct Recorder final : amp::Agreement {
     void agree(std::span<const Array>, const amp::ScaleCourse& course, const Array&) override {
-      seen.push_back(course.state);
+      seen.push_back(course.state_number);
     }
   };
   nn::Linear net(2, 2);
