@@ -186,6 +186,12 @@ for moment in range(12):
                 all(step["result"] in ("passed", "interrupted") for step in machine.found().values()))
 check(f"after a signal at any moment the report is whole: {ends}", all(ends))
 
+machine = Machine("git")
+machine.program("tools/git", f'echo "$@" >> {machine.here}/asked; echo abc123')
+machine.run("--only", "halves")
+asked = (machine.here / "asked").read_text()
+check("git takes no lock, which would stay when it is killed", "--no-optional-locks status" in asked)
+
 machine = Machine("tests killed", tests="sleep 100")
 process = machine.start("--only", "tests")
 time.sleep(2)
