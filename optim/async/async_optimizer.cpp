@@ -423,7 +423,8 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   drain();
   check_groups("load_state_dict");
   Mismatches mismatches;
-  if (saved.steps < 0) mismatches.add("it has ", saved.steps, " steps");
+  if (saved.steps < 0 || saved.steps > int64_t{1} << 53)
+    mismatches.add("it has ", saved.steps, " steps, expected 0 to 2^53");
   for (const auto* list : {&saved.weights, &saved.newest}) {
     if (list->size() != model_.size())
       mismatches.add("it has ", list->size(), " saved weights for ", model_.size(), " parameters");
@@ -431,6 +432,10 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
       mismatches.fits("saved weight " + std::to_string(i), (*list)[i],
                       {model_[i].sizes(), model_[i].dtype()});
   }
+  const auto on_host = [](const Array& x) { return Tensor(x).to(kCPU); };
+  for (size_t i = 0; i < model_.size() && !saved.stale && !mismatches.any(); ++i)
+    if (!on_host(saved.weights[i]).allclose(on_host(saved.newest[i]), 0, 0, /*equal_nan=*/true))
+      mismatches.add("saved weight ", i, " differs from the newest one, and it is not stale");
   mismatches.check("AsyncOptimizer::load_state_dict: the saved state does not fit");
   inner_->load_state_dict(saved.optimizer);
   const NoGradGuard no_grad;

@@ -74,8 +74,8 @@ struct AsyncOptimizerState {
   OptimizerState optimizer;    // its groups: the options of the next step
   std::vector<Array> weights;  // of the next forward pass
   std::vector<Array> newest;   // the start of the next update
-  int64_t steps = 0;           // updates that have begun
-  bool stale = false;          // `newest` is one step ahead of `weights`
+  int64_t steps = 0;           // updates that have begun, at most 2^53
+  bool stale = false;          // `newest` is one step ahead of `weights`; otherwise they are equal
 };
 
 /// Runs the steps of any optimizer on a worker thread:

@@ -44,6 +44,7 @@ class Mismatches {
     for (const auto& [name, value] : saved)
       if (!expected.count(name)) add("nothing here is called \"", name, "\"", of);
   }
+  bool any() const { return any_; }
   /// Throws `what` and the list, unless the list is empty.
   void check(const std::string& what) const { HALFTAPE_CHECK(!any_, what, ":", text_.str()); }
 

@@ -312,6 +312,73 @@ bool optimizer(std::string_view input) {
   return taken;
 }
 
+bool same_state(const optim::AsyncOptimizerState& a, const optim::AsyncOptimizerState& b) {
+  const auto same = [](const std::vector<Array>& x, const std::vector<Array>& y) {
+    return std::ranges::equal(x, y, [](const Array& of_x, const Array& of_y) {
+      return Tensor(of_x).equal(Tensor(of_y));
+    });
+  };
+  return fuzz::same_state(a.optimizer, b.optimizer) && same(a.weights, b.weights) &&
+         same(a.newest, b.newest) && a.steps == b.steps && a.stale == b.stale;
+}
+
+/// An optimizer on a worker thread has weights of its own beside the model's.
+bool async_optimizer(std::string_view input) {
+  Reader in(input);
+  std::vector<testing::OptimizerKind> kinds = testing::optimizers();
+  std::erase_if(kinds, [](const auto& kind) { return !kind.has_rule; });
+  const Tensor weight = ones({2}, requires_grad());
+  optim::AsyncOptimizer optimizer(
+      kinds[in.below(static_cast<int64_t>(kinds.size()))].make({weight}));
+  const auto step = [&] {
+    (weight * weight).sum().backward();
+    optimizer.step({.is_async = in.below(2) == 0});
+  };
+  for (int64_t n = in.below(3); n > 0; --n) step();
+  const optim::AsyncOptimizerState before = optimizer.state_dict();
+  optim::AsyncOptimizerState edited = before;
+  if (in.below(2) == 0) edit(edited.optimizer.groups[0], in);
+  static const int64_t kSteps[] = {0, -1, INT64_MIN, INT64_MAX, int64_t{1} << 53, 7};
+  static const Array kWeights[] = {Array(), ones({3}).array(), ones({2}, kFloat64).array(),
+                                   zeros({2}).array(), zeros({}).array()};
+  switch (in.below(6)) {
+    case 0:
+      edited.steps = kSteps[in.below(std::size(kSteps))];
+      break;
+    case 1:
+      edited.stale = !edited.stale;
+      break;
+    case 2:
+      (in.below(2) == 0 ? edited.weights : edited.newest).resize(static_cast<size_t>(in.below(3)));
+      break;
+    case 3:
+      (in.below(2) == 0 ? edited.weights : edited.newest)[0] =
+          kWeights[in.below(std::size(kWeights))];
+      break;
+    case 4:
+      edited.optimizer.state.clear();
+      break;
+    default:
+      break;
+  }
+  bool taken = true;
+  try {
+    optimizer.load_state_dict(edited);
+  } catch (const Error&) {
+    taken = false;
+  }
+  const optim::AsyncOptimizerState now = optimizer.state_dict();
+  if (taken) edited.optimizer.groups = now.optimizer.groups;  // unknown names are passed over
+  if (!same_state(now, taken ? edited : before))
+    throw Finding(taken ? "a state was loaded as another" : "a refused state changed something");
+  if (!taken || now.stale) return taken;
+  if (!Tensor(now.weights[0]).equal(Tensor(now.newest[0])))
+    throw Finding("not stale, and two weights");
+  step();
+  optimizer.synchronize();
+  return taken;
+}
+
 std::vector<std::string> seeds() {
   std::mt19937_64 random(1);
   std::vector<std::string> list(8);
@@ -323,13 +390,11 @@ std::vector<std::string> seeds() {
 }  // namespace
 
 std::span<const Target> state_targets() {
-  static const Target kTargets[] = {{"schedule", &schedule, &seeds},
-                                    {"scaler", &scaler, &seeds},
-                                    {"async_scaler", &async_scaler, &seeds},
-                                    {"averaged", &averaged, &seeds},
-                                    {"optimizer", &optimizer, &seeds},
-                                    {"applied_steps", &applied_steps, &seeds},
-                                    {"loader", &loader, &seeds}};
+  static const Target kTargets[] = {
+      {"schedule", &schedule, &seeds},           {"scaler", &scaler, &seeds},
+      {"async_scaler", &async_scaler, &seeds},   {"averaged", &averaged, &seeds},
+      {"optimizer", &optimizer, &seeds},         {"async_optimizer", &async_optimizer, &seeds},
+      {"applied_steps", &applied_steps, &seeds}, {"loader", &loader, &seeds}};
   return kTargets;
 }
 

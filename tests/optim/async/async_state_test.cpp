@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -53,6 +55,32 @@ TEST_CASE("a resumed asynchronous run follows weights that were changed before i
     CHECK(one.step() == 3.5);
     CHECK(resumed.step() == 3.5);
   }
+}
+
+TEST_CASE("a saved asynchronous state that no optimizer can have is refused") {
+  PromptSingle one;
+  one.step();
+  const optim::AsyncOptimizerState good = one.optimizer.state_dict();
+  const auto refused = [&](const auto& edit, const char* what) {
+    optim::AsyncOptimizerState edited = good;
+    edit(edited);
+    CHECK_THROWS_WITH_AS(one.optimizer.load_state_dict(edited), doctest::Contains(what), Error);
+    CHECK(one.value() == 0.5);
+    CHECK(one.optimizer.steps() == 1);
+  };
+  refused([](auto& s) { s.newest[0] = zeros({2}).array(); },
+          "saved weight 0 differs from the newest one, and it is not stale");
+  refused([](auto& s) { s.weights[0] = zeros({2}).array(); }, "weight 0 differs from the newest");
+  refused([](auto& s) { s.steps = -1; }, "it has -1 steps, expected 0 to 2^53");
+  refused([](auto& s) { s.steps = INT64_MAX; }, "9223372036854775807 steps, expected 0 to 2^53");
+  refused([](auto& s) { s.newest.clear(); }, "it has 0 saved weights for 1 parameters");
+  refused([](auto& s) { s.weights[0] = Array(); }, "saved weight 0 is undefined");
+
+  optim::AsyncOptimizerState diverged = good;  // NaN is as new as itself
+  diverged.weights[0] = full({2}, NAN).array();
+  diverged.newest[0] = full({2}, NAN).array();
+  one.optimizer.load_state_dict(diverged);
+  CHECK(std::isnan(one.value()));
 }
 
 TEST_CASE("a conversion that changes no weight is no write") {
