@@ -47,14 +47,15 @@ double norm_of(const Tensor& x) { return (x * x).sum().sqrt().item(); }
 
 StateKeeper::StateKeeper(const nn::Module& model, const RandomState& begin) : random_(begin) {
   for (const Tensor& b : model.buffers())
-    buffers_.push_back({b.array(), b.array().clone(), b.array().version()});
+    buffers_.push_back({b, b.array(), b.array().clone(), b.array().version()});
 }
 
 StateKeeper::~StateKeeper() {
   for (const Buffer& b : buffers_) {
-    if (b.now.version() == b.version) continue;
-    backend(b.now.device()).copy(b.now, b.copy);
-    b.now.bump_version();
+    b.tensor.impl()->set_value(b.value);  // undoes set_data()
+    if (b.value.version() == b.version) continue;
+    backend(b.value.device()).copy(b.value, b.copy);
+    b.value.bump_version();
   }
 }
 

@@ -23,7 +23,8 @@ class [[nodiscard]] StateKeeper {
 
  private:
   struct Buffer {
-    Array now, copy;
+    Tensor tensor;
+    Array value, copy;
     uint64_t version;
   };
   RandomScope random_;

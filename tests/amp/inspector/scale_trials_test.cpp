@@ -178,6 +178,28 @@ TEST_CASE("trials leave buffers alone that a checkpoint changes again in backwar
   CHECK(norm->running_mean.eq(0).all().item<bool>());
 }
 
+TEST_CASE("trials leave a buffer alone in which forward puts another tensor's numbers") {
+  struct Averaging : nn::Module {
+    Tensor weight = register_parameter("weight", ones({2}));
+    Tensor average = register_buffer("average", zeros({2}));
+    Tensor forward(const Tensor& x) {
+      const NoGradGuard no_grad;
+      average.set_data(average * 0.5 + x);
+      const AutoGradMode recording(true);
+      return (weight * x).sum();
+    }
+  } model;
+  const Tensor x = ones({2});
+  amp::try_scales(
+      model, [&] { return model.forward(x); }, 0, 3);
+  CHECK(model.average.equal(zeros({2})));
+  amp::GradScaler scaler;
+  amp::Inspector inspector(model, scaler, {.every = 1, .shadow_every = 1});
+  scaler.scale(model.forward(x)).backward();
+  inspector.step([&] { return model.forward(x); });
+  CHECK(model.average.equal(ones({2})));
+}
+
 TEST_CASE("a checkpoint of layers that run as one op is computed again as it was") {
   nn::Sequential model(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2));
   const Tensor x = randn({8, 4});
