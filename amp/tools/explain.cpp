@@ -95,12 +95,16 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan) {
 }
 
 CastRecorder::CastRecorder(CastPlan& plan)
-    : autocaster_(Autocaster::current()), before_(std::exchange(autocaster_.observer, &plan)) {
+    : autocaster_(Autocaster::current()),
+      region_([&] { return Before{std::exchange(autocaster_.observer, &plan)}; }) {
   if (Autocaster::active()) autocaster_.install();
 }
 CastRecorder::~CastRecorder() {
-  autocaster_.observer = before_;
-  if (Autocaster::active()) autocaster_.install();
+  region_.end("CastRecorder", [&](Before before) {
+    if (&Autocaster::current() != &autocaster_) return;  // a static outlives what it changed
+    autocaster_.observer = before.observer;
+    if (Autocaster::active()) autocaster_.install();
+  });
 }
 
 CastPlan explain(const std::function<void()>& f) {

@@ -51,6 +51,7 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan);
 ///     std::cout << plan;
 ///
 /// Ops outside a region and in backward are not recorded. Every float32 input is read once more.
+/// Recorders end as autocast regions do: in their thread, the innermost first.
 class [[nodiscard]] CastRecorder {
  public:
   [[nodiscard]] explicit CastRecorder(CastPlan& plan);
@@ -59,8 +60,11 @@ class [[nodiscard]] CastRecorder {
   CastRecorder& operator=(const CastRecorder&) = delete;
 
  private:
+  struct Before {
+    CastObserver* observer;
+  };
   Autocaster& autocaster_;
-  CastObserver* before_;
+  Region<Before> region_;
 };
 
 /// Runs f and returns its plan. f opens a region or runs inside one.

@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <sstream>
 
 #include <halftape/halftape.h>
+
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::autocast;
@@ -124,4 +127,21 @@ TEST_CASE("explaining changes no bit, and ends with its scope") {
   CHECK(outer.steps.size() == steps);  // what an inner one records is not for the outer one
   CHECK(amp::explain([&] { (void)exp(x); }).steps.empty());  // no region: nothing to explain
   CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+}
+
+TEST_CASE("recorders that end out of order leave none behind") {
+  const testing::Warnings warnings;
+  const Tensor x = ones({2, 2});
+  auto outer_plan = std::make_unique<CastPlan>();
+  CastPlan inner_plan;
+  auto outer = std::make_unique<amp::CastRecorder>(*outer_plan);
+  auto inner = std::make_unique<amp::CastRecorder>(inner_plan);
+  const autocast region(kCPU, kFloat16);
+  outer.reset();
+  outer_plan.reset();
+  (void)matmul(x, x);
+  CHECK(inner_plan.steps.size() == 1);
+  inner.reset();
+  (void)matmul(x, x);  // observed by nobody
+  CHECK(inner_plan.steps.size() == 1);
 }
