@@ -30,7 +30,12 @@ autocast::autocast(DeviceType device, std::optional<Dtype> dtype, Policy policy,
   autocaster_->install();
 }
 
-autocast::autocast(const AutocastState& state) { enter(state); }
+autocast::autocast(const AutocastState& state) {
+  for (const AutocastState::PerDevice& d : state.devices)
+    HALFTAPE_CHECK(!d.enabled || is_16bit(d.dtype), "autocast: dtype ", d.dtype,
+                   " is not float16 or bfloat16");
+  enter(state);
+}
 
 namespace {
 constinit thread_local bool gone = false;  // the thread's autocaster
@@ -243,10 +248,17 @@ void clear_autocast_cache() {
   detail::drop_low_copies();
 }
 size_t autocast_cache_size() { return Autocaster::current().cache.size(); }
-int increment_autocast_nesting() { return ++Autocaster::current().nesting; }
+int increment_autocast_nesting() {
+  Autocaster& a = Autocaster::current();
+  ++a.entered_by_call;
+  return ++a.nesting;
+}
 int decrement_autocast_nesting() {
   Autocaster& a = Autocaster::current();
-  HALFTAPE_CHECK(a.nesting > 0, "decrement_autocast_nesting: no region is open");
+  HALFTAPE_CHECK(a.entered_by_call > 0,
+                 "decrement_autocast_nesting: no region is open that increment_autocast_nesting() "
+                 "has entered");
+  --a.entered_by_call;
   if (--a.nesting == 0) a.cache.clear();
   return a.nesting;
 }

@@ -20,7 +20,8 @@ struct CachedCast {
 class Autocaster final : public DtypePolicy {
  public:
   AutocastState state;
-  int nesting = 0;
+  int nesting = 0;          // regions that are open
+  int entered_by_call = 0;  // those of them that increment_autocast_nesting() began
   std::map<std::pair<const detail::TensorImpl*, Dtype>, CachedCast> cache;
   CastObserver* observer = nullptr;
   bool to_float32 = false;  // regions cast to float32 alone, for a tool that compares with that

@@ -233,7 +233,12 @@ TEST_CASE("a program may switch autocast without a region") {
   CHECK(amp::increment_autocast_nesting() == 1);
   CHECK(amp::decrement_autocast_nesting() == 0);
   CHECK_THROWS_WITH_AS(amp::decrement_autocast_nesting(),
-                       "decrement_autocast_nesting: no region is open", Error);
+                       doctest::Contains("no region is open that increment_autocast_nesting()"),
+                       Error);
+  {
+    const autocast region(kCPU);  // its own end leaves it
+    CHECK_THROWS_AS(amp::decrement_autocast_nesting(), Error);
+  }
   CHECK(amp::increment_autocast_nesting() == 1);  // what was refused has counted nothing
   CHECK(amp::decrement_autocast_nesting() == 0);
 }
@@ -411,5 +416,15 @@ TEST_CASE("two uses of a cached weight add up in float32: 257, where torch's cac
       CHECK(amp::autocast_cache_size() == (cache ? 1 : 0));
     }
     CHECK(autograd::grad({y}, {w})[0].item() == 257);
+  }
+}
+
+TEST_CASE("a state whose dtype no region can have is refused") {
+  for (const Dtype dtype : {kFloat32, kFloat64, kInt64}) {
+    amp::AutocastState state = amp::capture();
+    state[kCPU].enabled = true;
+    state[kCPU].dtype = dtype;
+    CHECK_THROWS_WITH_AS(autocast{state}, doctest::Contains("is not float16 or bfloat16"), Error);
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
   }
 }
