@@ -238,6 +238,8 @@ namespace {
 /// The run of a law over n steps, of which outcome(i, scale) tells what was observed.
 template <class Outcome>
 Replay run(const Law& law, size_t n, const Outcome& outcome) {
+  HALFTAPE_CHECK(law.constants.growth_interval > 0, "laws::replay: growth_interval ",
+                 law.constants.growth_interval, " of ", law.name, " must be at least 1");
   Replay r;
   r.end = law.start();
   for (size_t i = 0; i < n; ++i) {

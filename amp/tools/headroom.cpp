@@ -16,6 +16,8 @@ namespace halftape::amp {
 HeadroomGrowth::HeadroomGrowth(GradScaler& scaler, double room) : scaler_(scaler), room_(room) {
   HALFTAPE_CHECK(room >= 1 && std::isfinite(room), "HeadroomGrowth: room ", room,
                  " must be at least 1, and finite");
+  HALFTAPE_CHECK(scaler.get_growth_factor() > 1,
+                 "HeadroomGrowth: the scale of GradScalerOptions::fixed() never grows");
 }
 
 namespace {

@@ -21,7 +21,7 @@ namespace halftape::amp {
 class HeadroomGrowth {
  public:
   /// The scaler must outlive this. Its growth_interval goes on counting; give it a long one. Throws
-  /// unless room ≥ 1 is finite.
+  /// unless room ≥ 1 is finite, and for a fixed scale.
   explicit HeadroomGrowth(GradScaler& scaler, double room = 2);
   /// scaler.update(), and then the growth. Parameters must be on the scaler's device. Throws as
   /// scaler.update() does.

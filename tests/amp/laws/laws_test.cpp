@@ -342,6 +342,11 @@ TEST_CASE("wrong names and limits are refused, and named") {
   CHECK_THROWS_WITH_AS(laws::replay_limits(law, negative), doctest::Contains("-2 of step 1"),
                        Error);
   CHECK_THROWS_AS(laws::replay_limits(law, nan), Error);
+  for (Law never : laws::all()) {
+    never.constants.growth_interval = 0;
+    CHECK_THROWS_WITH_AS(laws::replay(never, {false, false}),
+                         doctest::Contains("growth_interval 0 of"), Error);
+  }
   CHECK_THROWS_WITH_AS(laws::summarise(laws::replay(law, {true}), negative),
                        doctest::Contains("2 limits and 1 steps"), Error);
 }

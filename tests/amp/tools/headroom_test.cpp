@@ -142,3 +142,8 @@ TEST_CASE("an overflow of another optimizer backs off, and stays backed off") {
     CHECK(scaler.get_scale() == before * (before > 1024 ? 0.5 : 2));  // 3e35 · 1024 fits
   }
 }
+
+TEST_CASE("a fixed scale is refused") {
+  amp::GradScaler scaler(amp::GradScalerOptions::fixed(8));
+  CHECK_THROWS_WITH_AS(amp::HeadroomGrowth{scaler}, doctest::Contains("never grows"), Error);
+}
