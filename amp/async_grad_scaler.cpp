@@ -39,6 +39,9 @@ optim::AsyncStep AsyncGradScaler::step(optim::AsyncOptimizer& optimizer,
                                        optim::AsyncStepOptions options) {
   HALFTAPE_CHECK(!options.scale, "AsyncGradScaler::step: options.scale ", options.scale.value_or(0),
                  " is the scaler's to fill in; leave it out");
+  HALFTAPE_CHECK(!options.found_inf.defined(),
+                 "AsyncGradScaler::step: options.found_inf is the scaler's to fill in; leave it "
+                 "out");
   if (!options_.enabled) {
     tell_disabled(optimizer.parameters(), 1);
     return optimizer.step(options);

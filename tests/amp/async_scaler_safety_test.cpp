@@ -259,3 +259,16 @@ TEST_CASE("of two asynchronous optimizers the statistics name the one that overf
   }
   CHECK(one.scaler.stats().skips == 2);
 }
+
+TEST_CASE("a finding that the caller would fill in is refused, and so is one of another form") {
+  AsyncTraining t;
+  const Array one = full({}, 1, kFloat32).array(), two = full({2}, 1, kFloat32).array();
+  t.scaler.scale(t.w.sum()).backward();
+  CHECK_THROWS_WITH_AS(t.scaler.step(t.optimizer, {.found_inf = one}),
+                       doctest::Contains("options.found_inf is the scaler's to fill in"), Error);
+  CHECK_THROWS_WITH_AS(t.optimizer.step({.scale = t.scaler.get_scale(), .found_inf = two}),
+                       doctest::Contains("found_inf float32 [2] must be one float32"), Error);
+  CHECK(t.w.grad().defined());
+  CHECK(t.optimizer.steps() == 0);
+  CHECK(t.scaler.step(t.optimizer).applied());
+}
