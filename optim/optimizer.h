@@ -276,7 +276,7 @@ class Optimizer {
   void load(const OptimizerState& saved, const std::function<std::string(size_t)>& called,
             Mismatches& mismatches);
   const uint64_t id_;
-  const std::shared_ptr<const void> alive_ = std::make_shared<char>();
+  std::shared_ptr<const void> alive_ = std::make_shared<char>();
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
   std::map<const halftape::detail::TensorImpl*, ParamState> state_;

@@ -8,16 +8,14 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
-#include "halftape/core/machine/flush_denormal.h"
 #include "halftape/core/machine/warn.h"
+#include "halftape/optim/async/worker.h"
 #include "halftape/optim/clip_grad.h"
 #include "halftape/optim/state/flat_storage.h"
 #include "halftape/optim/state/mismatches.h"
@@ -32,70 +30,6 @@ void meet(Meeting point) {
 }  // namespace
 
 MeetingHook set_meeting_hook(MeetingHook hook) { return meeting_hook.exchange(hook); }
-
-/// A thread that runs one task at a time beside its owner's.
-class AsyncOptimizer::Worker {
- public:
-  Worker() try : thread_([this] { serve(); }) {
-  } catch (const std::system_error& e) {
-    halftape::detail::fail("AsyncOptimizer: its thread cannot be started: ", e.what());
-  }
-  /// Waits for the running task; an exception that wait() did not fetch is lost.
-  ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  /// Waits for the running task, if there is one; throws what the last task threw, once.
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !task_; });
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
-  /// wait(), then starts `task`; does not start it when wait() throws.
-  void start(std::function<void()> task) {
-    wait();
-    {
-      const std::lock_guard lock(mutex_);
-      task_ = std::move(task);
-      flush_ = halftape::detail::flush_bits();
-    }
-    changed_.notify_all();
-  }
-
- private:
-  void serve() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return stopping_ || task_; });
-      if (!task_) return;
-      std::exception_ptr thrown;
-      lock.unlock();
-      try {
-        const halftape::detail::FlushAs caller(flush_);
-        task_();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-      lock.lock();
-      // Destroys the task's captures before wait() can return.
-      task_ = nullptr;
-      error_ = thrown;
-      changed_.notify_all();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> task_;  // empty: idle
-  uint32_t flush_ = 0;          // of the thread that started it
-  std::exception_ptr error_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others from its first moment
-};
 
 /// What a step's two threads share.
 struct AsyncStep::Record {
@@ -156,6 +90,7 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   HALFTAPE_CHECK(!inner_->needs_closure(),
                  "AsyncOptimizer: the step() of this optimizer needs a closure, which cannot run "
                  "beside the next forward pass; call the optimizer itself");
+  inner_->alive_ = std::make_shared<char>();  // what was made for it would change it alone
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());
   HALFTAPE_CHECK(!model_.empty(),
@@ -280,6 +215,10 @@ void AsyncOptimizer::check(const AsyncStepOptions& options,
                    " must be positive and finite in float32");
   HALFTAPE_CHECK(!options.max_norm || *options.max_norm > 0, "AsyncOptimizer::step: max_norm ",
                  options.max_norm.value_or(0), " must be positive; leave it out not to clip");
+  if (const Array& flag = options.found_inf; flag.defined())
+    HALFTAPE_CHECK(flag.dtype() == kFloat32 && flag.numel() == 1,
+                   "AsyncOptimizer::step: found_inf ", flag.dtype(), " ", flag.shape(),
+                   " must be one float32");
   HALFTAPE_CHECK(options.norm_type > 0, "AsyncOptimizer::step: norm_type ", options.norm_type,
                  " must be positive");
   for (const Tensor& p : model_) {
@@ -293,10 +232,8 @@ void AsyncOptimizer::check(const AsyncStepOptions& options,
   }
 }
 
-/// With no step in flight: copies the newest weights into the model, or, if the model had them
-/// already, what was written into the model since into newest_.
-void AsyncOptimizer::reconcile(const char* call) {
-  const NoGradGuard no_grad;
+/// With no step in flight: that no write is about to be lost, and the model is of its former form.
+void AsyncOptimizer::check_weights(const char* call) const {
   for (size_t i = 0; i < model_.size(); ++i) {
     HALFTAPE_CHECK(!stale_ || seen_[i].is(model_[i]), "AsyncOptimizer::", call,
                    ": a parameter of shape ", model_[i].sizes(),
@@ -309,6 +246,13 @@ void AsyncOptimizer::reconcile(const char* call) {
                    model_[i].sizes(), " and was ", newest_[i].dtype(), " ", newest_[i].sizes(),
                    "; make a new AsyncOptimizer");
   }
+}
+
+/// With no step in flight: copies the newest weights into the model, or, if the model had them
+/// already, what was written into the model since into newest_.
+void AsyncOptimizer::reconcile(const char* call) {
+  check_weights(call);
+  const NoGradGuard no_grad;
   for (size_t i = 0; i < model_.size(); ++i) {
     if (stale_)
       model_[i].copy_(newest_[i]);
@@ -411,6 +355,7 @@ void AsyncOptimizer::zero_grad() {
 AsyncOptimizerState AsyncOptimizer::state_dict() {
   drain();
   check_groups("state_dict");
+  check_weights("state_dict");
   if (!stale_) reconcile("state_dict");
   AsyncOptimizerState saved{inner_->state_dict(), {}, {}, steps_, stale_};
   for (size_t i = 0; i < groups_.size(); ++i) saved.optimizer.groups[i] = groups_[i].to_map();
@@ -425,12 +370,13 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   Mismatches mismatches;
   if (saved.steps < 0 || saved.steps > int64_t{1} << 53)
     mismatches.add("it has ", saved.steps, " steps, expected 0 to 2^53");
+  if (saved.steps == 0 && saved.stale) mismatches.add("it is stale after 0 steps");
   for (const auto* list : {&saved.weights, &saved.newest}) {
     if (list->size() != model_.size())
       mismatches.add("it has ", list->size(), " saved weights for ", model_.size(), " parameters");
     for (size_t i = 0; i < std::min(list->size(), model_.size()); ++i)
       mismatches.fits("saved weight " + std::to_string(i), (*list)[i],
-                      {model_[i].sizes(), model_[i].dtype()});
+                      {newest_[i].sizes(), newest_[i].dtype()});
   }
   const auto on_host = [](const Array& x) { return Tensor(x).to(kCPU); };
   for (size_t i = 0; i < model_.size() && !saved.stale && !mismatches.any(); ++i)

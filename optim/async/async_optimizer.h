@@ -149,6 +149,7 @@ class AsyncOptimizer {
   std::vector<std::vector<Tensor>> ready() const;
   void check(const AsyncStepOptions& options,
              const std::vector<std::vector<Tensor>>& updated) const;
+  void check_weights(const char* call) const;
   void reconcile(const char* call);
   std::vector<Tensor> take_gradients();
   void run(const StepTask& task);

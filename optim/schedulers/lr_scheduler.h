@@ -27,7 +27,8 @@ class ScheduledGroups {
   /// Throws when the optimizer is gone.
   std::vector<OptimizerParamGroup>& operator*() const {
     HALFTAPE_CHECK(!alive_.expired(),
-                   "LRScheduler: its optimizer is gone; keep it for as long as its schedules step");
+                   "LRScheduler: its optimizer is gone, or an AsyncOptimizer has taken it; keep it "
+                   "for as long as its schedules step, and make those of an AsyncOptimizer for it");
     return *groups_;
   }
   std::vector<OptimizerParamGroup>* operator->() const { return &**this; }

@@ -73,6 +73,7 @@ TEST_CASE("a saved asynchronous state that no optimizer can have is refused") {
   refused([](auto& s) { s.weights[0] = zeros({2}).array(); }, "weight 0 differs from the newest");
   refused([](auto& s) { s.steps = -1; }, "it has -1 steps, expected 0 to 2^53");
   refused([](auto& s) { s.steps = INT64_MAX; }, "9223372036854775807 steps, expected 0 to 2^53");
+  refused([](auto& s) { s.steps = 0, s.stale = true; }, "it is stale after 0 steps");
   refused([](auto& s) { s.newest.clear(); }, "it has 0 saved weights for 1 parameters");
   refused([](auto& s) { s.weights[0] = Array(); }, "saved weight 0 is undefined");
 
@@ -81,6 +82,22 @@ TEST_CASE("a saved asynchronous state that no optimizer can have is refused") {
   diverged.newest[0] = full({2}, NAN).array();
   one.optimizer.load_state_dict(diverged);
   CHECK(std::isnan(one.value()));
+}
+
+TEST_CASE("a weight that was written while the model is behind is not saved as the old one") {
+  PromptSingle one;
+  one.p.mutable_grad() = ones({2});
+  one.optimizer.step();
+  one.p.detach().fill_(5);
+  CHECK_THROWS_WITH_AS(one.optimizer.state_dict(), doctest::Contains("one step behind"), Error);
+}
+
+TEST_CASE("a state of another dtype than the optimizer was made with is refused") {
+  PromptSingle one, wide(kFloat64);
+  one.step(), wide.step();
+  one.p.set_data(one.p.detach().to(kFloat64));
+  CHECK_THROWS_WITH_AS(one.optimizer.load_state_dict(wide.optimizer.state_dict()),
+                       doctest::Contains("is float64 [2], expected float32 [2]"), Error);
 }
 
 TEST_CASE("a conversion that changes no weight is no write") {
