@@ -40,9 +40,8 @@ OneCycleLR::OneCycleLR(const ScheduledGroups& optimizer, OneCycleLROptions optio
     min_lrs_.push_back(initial_lrs_[i] / o.final_div_factor());
   }
   base_lrs_ = initial_lrs_;
-  validate();
-  for (size_t i = 0; i < max_lrs_.size(); ++i) (*groups_)[i].initial_lr = initial_lrs_[i];
   initial_step();
+  for (size_t i = 0; i < max_lrs_.size(); ++i) (*groups_)[i].initial_lr = initial_lrs_[i];
 }
 
 std::vector<OneCycleLR::Phase> OneCycleLR::phases() const {
@@ -72,15 +71,17 @@ std::vector<double> OneCycleLR::get_lrs() {
   // the line it would be below 0.
   if (linear_) done = std::min(done, 1.0);
   std::vector<double> lrs;
+  std::vector<std::map<std::string, double>> momenta;
   for (size_t i = 0; i < max_lrs_.size(); ++i) {
     lrs.push_back(anneal(phase.start_lr[i], phase.end_lr[i], done, linear_));
     if (!options_.cycle_momentum()) continue;
-    OptimizerOptions& options = (*groups_)[i].options();
-    auto values = options.to_map();
+    const OptimizerOptions& options = (*groups_)[i].options();
+    auto& values = momenta.emplace_back(options.to_map());
     values[momentum_of(values)] =
         anneal(phase.start_momentum[i], phase.end_momentum[i], done, linear_);
-    options.from_map(values);
+    options.clone()->from_map(values);  // throws before any group has changed
   }
+  for (size_t i = 0; i < momenta.size(); ++i) (*groups_)[i].options().from_map(momenta[i]);
   return lrs;
 }
 

@@ -40,10 +40,8 @@ std::vector<double> SavedSchedule::per_group(const char* name,
 }
 
 LRScheduler::LRScheduler(const ScheduledGroups& optimizer) : SavedSchedule(optimizer) {
-  for (OptimizerParamGroup& group : *groups_) {
-    if (!group.initial_lr) group.initial_lr = group.options().get_lr();
-    base_lrs_.push_back(*group.initial_lr);
-  }
+  for (const OptimizerParamGroup& group : *groups_)
+    base_lrs_.push_back(group.initial_lr.value_or(group.options().get_lr()));
 }
 
 void LRScheduler::check_groups() const {
@@ -79,7 +77,11 @@ void LRScheduler::set_lrs(const std::vector<double>& lrs) {
   check_groups();
   HALFTAPE_CHECK(lrs.size() == base_lrs_.size(), "LRScheduler: ", lrs.size(),
                  " learning rates for ", base_lrs_.size(), " groups");
-  for (size_t i = 0; i < lrs.size(); ++i) (*groups_)[i].options().set_lr(lrs[i]);
+  for (size_t i = 0; i < lrs.size(); ++i) {
+    OptimizerParamGroup& group = (*groups_)[i];
+    if (!group.initial_lr) group.initial_lr = base_lrs_[i];
+    group.options().set_lr(lrs[i]);
+  }
   last_lr_ = lrs;
 }
 

@@ -257,3 +257,28 @@ TEST_CASE("a training goes on, and is saved, after a schedule that ends at 0 or 
         },
         10);
 }
+
+TEST_CASE("a schedule that is refused has changed nothing of its optimizer") {
+  TwoRates g;
+  CHECK_THROWS_AS(StepLR(g.optimizer, 0), Error);
+  const Tensor p = zeros({1}, requires_grad());
+  Adam adam({{{g.a}, AdamOptions(0.1).clone()}, {{g.b}, AdamOptions(0.2).clone()}});
+  const auto before = adam.state_dict().groups;
+  CHECK_THROWS_AS(OneCycleLR(adam, OneCycleLROptions(1, 10).max_momentum({0.8, 1})), Error);
+  CHECK_THROWS_AS(OneCycleLR(adam, OneCycleLROptions(1, 0)), Error);
+  CHECK(adam.state_dict().groups == before);
+  g.optimizer.param_groups()[0].options().set_lr(0.5);
+  const LambdaLR constant(g.optimizer, [](int64_t) { return 1.0; });
+  CHECK(g.optimizer.param_groups()[0].options().get_lr() == 0.5);
+}
+
+TEST_CASE("a schedule made before an AsyncOptimizer took its optimizer is told") {
+  const Tensor p = zeros({1}, requires_grad());
+  auto plain = std::make_unique<SGD>(std::vector{p}, SGDOptions(0.1));
+  StepLR early(*plain, 1);
+  AsyncOptimizer optimizer(std::move(plain));
+  CHECK_THROWS_WITH_AS(early.step(), doctest::Contains("an AsyncOptimizer has taken it"), Error);
+  StepLR late(optimizer, 1, 0.5);
+  late.step();
+  CHECK(optimizer.param_groups()[0].options().get_lr() == 0.05);
+}
