@@ -323,16 +323,21 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
       mismatches.add('"', kInitialLr, "\" of group ", g, " is ", initial.mapped(), ", not in ",
                      kNonNegative);
     options.push_back(groups_[g].options().clone());
-    options.back()->from_map(numbers);
-    options.back()->validate();
+    try {
+      options.back()->from_map(numbers);
+      options.back()->validate();
+    } catch (const Error& e) {
+      mismatches.add("group ", g, ": ", e.what());
+    }
     for (const Tensor& p : groups_[g].params()) {
       if (i == saved.state.size()) break;
       const std::string of = " of " + called(i);
       for (const auto& [key, value] : saved.state[i]) {
         std::string name = '"' + key;
         name += '"' + of;
-        if (!mismatches.fits(name, value, expected_state(key, p, numbers))) continue;
-        if (const double n = key == "step" ? read_double(value) : 0;
+        const StateEntry expected = expected_state(key, p, numbers);
+        if (!mismatches.fits(name, value, expected)) continue;
+        if (const double n = expected.count ? read_double(value) : 0;
             !(n >= 0 && n <= 0x1p53 && n == std::floor(n)))
           mismatches.add(name, " is ", n, ", expected a whole number from 0 on");
         loaded[p.impl()][key] = value.to(p.device()).clone();
@@ -362,6 +367,7 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
           old->second.dtype() != value.dtype() || old->second.device() != value.device())
         continue;
       backend(value.device()).copy(old->second, value);
+      old->second.bump_version();
       value = old->second;
     }
     state = std::move(found->second);

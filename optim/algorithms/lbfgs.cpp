@@ -380,7 +380,7 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
 
 StateEntry LBFGS::expected_state(const std::string& key, const Tensor&,
                                  const std::map<std::string, double>&) const {
-  if (key == "func_evals" || key == "n_iter") return {{}, kInt64};
+  if (key == "func_evals" || key == "n_iter") return {{}, kInt64, false, true};
   if (key == "t" || key == "prev_loss") return {{}, kFloat64};
   if (key == "H_diag" || key.starts_with("ro_")) return {{}, Parameters::common_dtype(params())};
   int64_t total = 0;

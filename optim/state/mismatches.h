@@ -14,7 +14,8 @@ struct StateEntry {
   Shape shape;
   Dtype dtype;
   bool any_float =
-      false;  // a floating dtype will do: a moment's stays when its parameter's changes
+      false;           // a floating dtype will do: a moment's stays when its parameter's changes
+  bool count = false;  // of events: a whole number from 0 to 2^53
 };
 
 class Mismatches {

@@ -137,7 +137,7 @@ Array step_count(const Tensor& p, ParamState& state, double start) {
 
 StateEntry state_entry(const std::string& key, const Tensor& p,
                        const std::map<std::string, double>& options) {
-  if (key == "step") return {{}, kFloat32};  // the number of updates
+  if (key == "step") return {{}, kFloat32, false, true};  // the number of updates
   if (key == "rounding") return {{2}, kInt64};
   if (key == "master") return {p.sizes(), kFloat32};
   if (key == "remainder") return {p.sizes(), p.dtype()};

@@ -325,3 +325,23 @@ TEST_CASE("what L-BFGS cannot do is refused by name") {
   CHECK_THROWS_WITH_AS(optimizer.step([&] { return p.mutable_grad() = ones({2}), loss(); }),
                        doctest::Contains("3 elements of parameters"), Error);
 }
+
+TEST_CASE("LBFGS refuses saved counts that no run can have") {
+  const Tensor p = tensor({1.0, 2.0}, requires_grad());
+  LBFGS optimizer({p}, LBFGSOptions(0.1).max_iter(3));
+  optimizer.step([&] {
+    optimizer.zero_grad();
+    const Tensor loss = p.square().sum();
+    loss.backward();
+    return loss;
+  });
+  const auto good = optimizer.state_dict();
+  for (const char* name : {"n_iter", "func_evals"})
+    for (const int64_t count : {int64_t{-5}, std::numeric_limits<int64_t>::max()}) {
+      auto bad = good;
+      bad.state[0][name] = full({}, count, kInt64).array();
+      CHECK_THROWS_WITH_AS(optimizer.load_state_dict(bad),
+                           doctest::Contains("expected a whole number from 0 on"), Error);
+    }
+  optimizer.load_state_dict(good);
+}

@@ -352,3 +352,31 @@ TEST_CASE("a saved moment of one element does not fit a larger parameter") {
   CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("momentum_buffer"),
                        Error);
 }
+
+TEST_CASE("a refused state is told with its options and its tensors, and by their group") {
+  const Tensor a = leaf({3}), b = leaf({2});
+  SGD optimizer({{{a}, SGDOptions(0.5).momentum(0.5).clone()}, {{b}, SGDOptions(0.1).clone()}});
+  testing::step_with(optimizer, 1);
+  auto state = optimizer.state_dict();
+  state.groups[1]["lr"] = -1;
+  state.state[0]["momentum_buffer"] = ones({1}).array();
+  try {
+    optimizer.load_state_dict(state);
+    FAIL("it was taken");
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    CHECK(what.find("\"momentum_buffer\" of parameter 0") != std::string::npos);
+    CHECK(what.find("group 1: ") != std::string::npos);
+    CHECK(what.find("\"lr\" is -1") != std::string::npos);
+  }
+}
+
+TEST_CASE("a state that is loaded over one which a graph has saved is told in backward") {
+  const Tensor a = leaf({3}), w = leaf({3});
+  SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
+  testing::step_with(optimizer, 1);
+  const auto saved = optimizer.state_dict();
+  const Tensor y = (Tensor(optimizer.state_of(a).at("momentum_buffer")) * w).sum();
+  optimizer.load_state_dict(saved);
+  CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("changed in place"), Error);
+}
