@@ -63,6 +63,7 @@ void check_writable(const char* op, const Tensor& x, bool history) {
                  " and strides ", base.strides(),
                  ", whose history cannot go on, as it is not contiguous; make the view of its "
                  "contiguous()");
+  if (base.defined() && (history || base.requires_grad())) check_window(op, base, x);
 }
 
 /// In-place methods are const, as LibTorch's: what changes is what the handle points to.
@@ -128,7 +129,9 @@ void take_history(const Tensor& x, const Tensor& value) {
   if (!x.impl()->base) return x.impl()->set_history(value.impl()->history);
   Tensor base(x.impl()->base);
   if (base.requires_grad() || value.requires_grad())
-    base.impl()->set_history(history_of_write(base, x, value));  // x takes its own from there
+    base.impl()->set_history(history_of_write(base, x, value));
+  // Takes its own from there at once: the base may leave the graph before anybody asks.
+  if (x.impl()->outdated()) x.impl()->renew();
 }
 
 // In-place operations run in the dtypes they are given: no policy applies to them.

@@ -413,3 +413,19 @@ TEST_CASE("a write through a view that its base's history cannot follow changes 
   base[0].copy_(w.detach());  // no history is concerned
   CHECK(base.sum().item<double>() == 3);
 }
+
+TEST_CASE("a view is not written where its base has other bytes, or fewer, since") {
+  for (const bool shorter : {false, true}) {
+    const Tensor w = leaf({2});
+    Tensor base = arange(4, kFloat64);
+    const Tensor view = base.slice(0, 2, 4);
+    if (shorter)
+      base.resize_({2});
+    else
+      base.set_data(zeros({4}, kFloat64));
+    const std::vector<double> before = view.to_vector();
+    CHECK_THROWS_AS(view.mul_(w), Error);
+    CHECK(view.to_vector() == before);
+    CHECK_FALSE(base.requires_grad());
+  }
+}

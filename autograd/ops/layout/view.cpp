@@ -135,6 +135,14 @@ Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& si
   return written(x, cast(window, x.dtype()), w);
 }
 
+void check_window(const char* op, const Tensor& base, const Tensor& view) {
+  const Array& v = view.array();
+  HALFTAPE_CHECK(base.array().buffer() == v.buffer(), op, ": the tensor ", v.shape(),
+                 " is a view of bytes that its base ", base.sizes(),
+                 " has left by set_data(), so the base's history cannot follow; make a new view");
+  checked_window(op, base, v.shape(), v.strides(), v.offset());
+}
+
 Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value) {
   const Array& v = view.array();
   const Window w = checked_window("in-place on a view", base, v.shape(), v.strides(), v.offset());

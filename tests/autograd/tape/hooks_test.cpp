@@ -386,6 +386,13 @@ TEST_CASE("a tensor leaves the graph alone, and its views stay in it") {
   CHECK(x.grad().to_vector() == Values{6, 6, 0, 0});
   y.mul_(2);  // what a view shows now is no part of the graph
   CHECK_FALSE(v.requires_grad());
+  Tensor z = leaf({1, 2, 3, 4}) * 2;
+  const Tensor written = z.slice(0, 0, 2);
+  written.mul_(w);  // its history is there before anybody asks
+  z.detach_();
+  written.sum().backward();
+  CHECK(w.grad().to_vector() == Values{2, 4});
+  w.mutable_grad() = Tensor();
   const Tensor p = leaf({1, 2});
   p.detach_();
   CHECK_FALSE(p.requires_grad());
