@@ -58,6 +58,7 @@ class Segment final : public SavedHooks {
     explicit Input(const Tensor& t) {
       if (!t.defined()) return;
       version = t.version();
+      times_set = t.impl()->times_set;
       if (t.requires_grad() && t.is_leaf()) {
         leaf = t;
         return;
@@ -71,7 +72,12 @@ class Segment final : public SavedHooks {
       again.impl()->history = edge;
       return again;
     }
+    bool is_as_it_was(const Tensor& x) const {
+      return !x.defined() ||
+             (x.version() == version && (!leaf.defined() || x.impl()->times_set == times_set));
+    }
     uint64_t version = 0;
+    uint32_t times_set = 0;  // other bytes may have the same version
     Tensor leaf;
     Array array;
     Edge edge;
@@ -100,8 +106,8 @@ class Segment final : public SavedHooks {
     TensorList inputs;
     for (const Input& input : inputs_) {
       const Tensor x = input.tensor();
-      HALFTAPE_CHECK(!x.defined() || x.version() == input.version, "checkpoint: input ",
-                     inputs.size(), " of shape ", x.sizes(),
+      HALFTAPE_CHECK(input.is_as_it_was(x), "checkpoint: input ", inputs.size(), " of shape ",
+                     x.sizes(),
                      " was changed in place after the call; clone() it before the change");
       inputs.push_back(x);
     }

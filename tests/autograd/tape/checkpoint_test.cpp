@@ -256,3 +256,13 @@ TEST_CASE("what a checkpointed function changes in place after it was saved is r
   CHECK_THROWS_WITH_AS(checkpoint(f, {x}).sum().backward(), doctest::Contains("changed in place"),
                        Error);
 }
+
+TEST_CASE("a leaf that got other numbers by set_data() since is refused") {
+  const Tensor x = leaf({2}, 3);
+  const std::function<Tensor(const TensorList&)> f = [](const TensorList& in) {
+    return (in[0] * 2).pow(3);
+  };
+  const Tensor y = checkpoint(f, {x});
+  x.set_data(tensor({5.0, 6.0}, kFloat64));
+  CHECK_THROWS_WITH_AS(y.sum().backward(), doctest::Contains("was changed in place"), Error);
+}
