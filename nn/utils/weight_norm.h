@@ -30,6 +30,15 @@ class WeightNormImpl<M, R(Args...)> : public M {
     M::reset();
     split();
   }
+  /// Draws weight and other parameters as M does; the weight gives directions and lengths.
+  void reset_parameters() requires requires(M& layer) { layer.reset_parameters(); }
+  {
+    this->weight = weight_v.detach().clone();
+    M::reset_parameters();
+    const NoGradGuard no_grad;
+    weight_v.copy_(this->weight);
+    weight_g.copy_(weight_length(this->weight, dim_));
+  }
   R forward(Args... args) {
     const Module::PlaceScope scope(*this);
     this->weight = normalized_weight(weight_v, weight_g, dim_);
@@ -67,6 +76,7 @@ class WeightNormImpl<M, R(Args...)> : public M {
     this->unregister_parameter("weight");
     weight_g = this->register_parameter("weight_g", weight_length(w, dim_), trains);
     weight_v = this->register_parameter("weight_v", w.clone(), trains);
+    this->weight = w.clone();  // no more that of the layer which was given
   }
   std::optional<int64_t> dim_;
 };

@@ -126,3 +126,14 @@ TEST_CASE("clip_grad_norm_ takes parameters in braces or one alone, and its norm
   CHECK(p.grad().allclose(tensor({0.5, 0.5})));
   CHECK(p.grad().equal(q.grad()));
 }
+
+TEST_CASE("weight_norm's reset_parameters() draws its own weight, and leaves the given layer") {
+  const nn::Linear plain(3, 2);
+  const Tensor before = plain->weight.detach().clone();
+  const auto fc = utils::weight_norm(plain);
+  const Tensor direction = fc->weight_v.detach().clone(), x = randn({4, 3});
+  fc->reset_parameters();
+  CHECK(plain->weight.equal(before));
+  CHECK_FALSE(fc->weight_v.equal(direction));
+  CHECK(fc(x).allclose(linear(x, fc->weight_v, fc->bias)));
+}
