@@ -250,6 +250,11 @@ class Module : public std::enable_shared_from_this<Module> {
   OrderedDict<std::string, Tensor> parameters_{"Parameter"};
   OrderedDict<std::string, Tensor> buffers_{"Buffer"};
   OrderedDict<std::string, std::shared_ptr<Module>> children_{"Submodule"};
+  /// The first number from `first` on that no child has as its name.
+  std::string next_number(size_t first) const {
+    while (children_.contains(std::to_string(first))) ++first;
+    return std::to_string(first);
+  }
 
  private:
   friend std::ostream& operator<<(std::ostream& out, const Module& module);

@@ -156,3 +156,15 @@ TEST_CASE("lists print what they hold") {
         "halftape::nn::ModuleList(\n  (0): halftape::nn::ReLU()\n  (1): halftape::nn::Tanh()\n)\n"
         "halftape::nn::ParameterList(\n(0): Parameter containing: [Float of size [1, 2]]\n)");
 }
+
+TEST_CASE("what is added behind a module that was taken out gets a number that is free") {
+  nn::Sequential parts(nn::Linear(2, 2), nn::Linear(2, 2));
+  parts->unregister_module("0");
+  parts->push_back(nn::ReLU());
+  CHECK(parts->named_children().keys() == Names{"1", "2"});
+  nn::ModuleList list(nn::Linear(2, 2), nn::Linear(2, 2));
+  list->unregister_module("0");
+  list->push_back(nn::ReLU());
+  CHECK(list->named_children().keys() == Names{"1", "2"});
+  CHECK_THROWS_WITH_AS(list->insert(1, nn::ReLU()), Contains("\"0\" was taken out"), Error);
+}

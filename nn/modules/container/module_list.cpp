@@ -10,11 +10,11 @@ std::shared_ptr<Module> ModuleListImpl::ptr(size_t index) const {
 void ModuleListImpl::insert_ptr(size_t index, std::shared_ptr<Module> module) {
   HALFTAPE_CHECK(index <= size(), "Index out of range: ", index, " to insert at, of a ModuleList ",
                  "of ", size());
-  for (size_t i = index; i < size(); ++i)
+  for (size_t i = 0; index < size() && i < size(); ++i)
     HALFTAPE_CHECK(children_.contains(std::to_string(i)), "ModuleList: \"", i, "\" was taken out; ",
                    "what is behind it cannot move on");
   // Adds one name at the end; the modules behind `index` move up by one name.
-  register_module(std::to_string(size()), module);
+  register_module(next_number(size()), module);
   modules_.push_back(module);
   for (size_t i = size() - 1; i > index; --i) replace_module(std::to_string(i), modules_[i - 1]);
   if (index + 1 < size()) replace_module(std::to_string(index), std::move(module));

@@ -67,10 +67,11 @@ class SequentialImpl : public Cloneable<SequentialImpl, ContainerModule> {
   explicit SequentialImpl(std::initializer_list<NamedAnyModule> named);
   explicit SequentialImpl(const OrderedDict<std::string, AnyModule>& named);
 
-  /// Adds a module, a holder or a function of a Tensor behind the last, under its place as name.
+  /// Adds a module, a holder or a function of a Tensor behind the last. Its name is its place, or
+  /// the next number if that is taken, as after unregister_module().
   template <class Part>
   void push_back(Part&& part) {
-    push_back(std::to_string(size()), std::forward<Part>(part));
+    push_back(next_number(size()), std::forward<Part>(part));
   }
   template <class Part>
   void push_back(const std::string& name, Part&& part) {
