@@ -90,13 +90,13 @@ class DataLoaderBase {
     if (!std::exchange(resumed_, false)) {
       if (std::exchange(in_epoch_, false)) ++epoch_;
       rewind();
-      position_ = position();
     }
+    position_ = position();
     over_ = exhausted_ = joined_;
     auto cursor = std::make_shared<detail::Cursor<Batch>>(
-        [this, alive = std::weak_ptr(alive_)]() -> std::optional<Batch> {
+        [this, alive = std::weak_ptr(alive_), loads = loads_]() -> std::optional<Batch> {
           HALFTAPE_CHECK(!alive.expired(), "DataLoader: the iterator's loader is no more");
-          return next();
+          return loads == loads_ ? next() : std::nullopt;
         });
     cursor_ = cursor;
     return Iterator<Batch>(std::move(cursor));
@@ -159,6 +159,12 @@ class DataLoaderBase {
     positions_.clear();
     failed_ = nullptr;
     order_anew();
+  }
+
+  /// The iterators that there are give nothing more.
+  void end_iterators() {
+    ++loads_;
+    cursor_.reset();
   }
 
   FullDataLoaderOptions options_;
@@ -286,6 +292,7 @@ class DataLoaderBase {
   bool exhausted_ = false;               // nothing more to draw
   std::exception_ptr failed_ = nullptr;  // what drawing threw
   bool joined_ = false;
+  size_t loads_ = 0;                // of states; an iterator gives batches until the next one
   size_t issued_ = 0;               // jobs
   std::deque<Position> positions_;  // after each job that has been issued and not passed on
   detail::Sequencer<Result> sequencer_;
@@ -325,10 +332,12 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
         !this->in_epoch_ || this->options_.enforce_ordering || this->options_.workers < 2,
         "state_dict: with enforce_ordering(false) the batches so far are not the first "
         "ones of the order; save between epochs, or enforce the order");
-    return detail::to_dict({this->epoch_, this->in_epoch_, this->position_});
+    // The sampler runs ahead within a loop alone; elsewhere the caller may have moved it.
+    const bool looping = this->in_epoch_ && !this->resumed_;
+    return detail::to_dict({this->epoch_, this->in_epoch_, looping ? this->position_ : position()});
   }
   /// Throws Error, changing nothing, for a state that the sampler cannot take. Earlier iterators
-  /// are at their end.
+  /// give nothing more, also after the next begin(): ++ brings them to the end.
   void load_state_dict(const StateDict& saved) {
     const detail::LoaderState state = detail::from_dict(saved);
     serialize::InputArchive archive(state.position);
@@ -337,7 +346,7 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
     this->position_ = position();
     this->epoch_ = static_cast<size_t>(state.epoch);
     this->in_epoch_ = this->resumed_ = state.in_epoch;
-    this->over_ = true;
+    this->end_iterators();
   }
 
  private:
@@ -370,6 +379,9 @@ class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::Batc
  public:
   StatefulDataLoader(Dataset dataset, const DataLoaderOptions& options)
       : Base(std::move(dataset), options) {
+    HALFTAPE_CHECK(!this->options_.drop_last,
+                   "DataLoader: drop_last is for datasets with a sampler; a stateful dataset "
+                   "chooses its batches itself: let its get_batch() leave out a last, short one");
     this->start_workers();
   }
   ~StatefulDataLoader() override { this->join(); }

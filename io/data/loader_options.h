@@ -24,7 +24,7 @@ struct DataLoaderOptions {
   HALFTAPE_ARG(std::optional<std::chrono::milliseconds>, timeout);
   /// True: batches come in the sampler's order; false: as workers finish them.
   HALFTAPE_ARG(bool, enforce_ordering) = true;
-  /// Leaves out a last batch with fewer examples.
+  /// Leaves out a last batch with fewer examples; loaders of stateful datasets refuse it.
   HALFTAPE_ARG(bool, drop_last) = false;
   /// Copies the tensors of a batch into pinned memory, so that to(kCUDA, true) does not wait; does
   /// nothing without a GPU.

@@ -321,3 +321,40 @@ TEST_CASE("a loader that refuses a state loses no batch that was loaded ahead") 
     CHECK(i->data.item<int64_t>() == 1);
   }
 }
+
+TEST_CASE("an epoch that is chosen before begin() is part of a loader's state") {
+  for (const size_t workers : {0, 2}) {
+    const auto make = [workers] {
+      return loader_of(samplers::DistributedRandomSampler(kSize, 1, 0), workers, false);
+    };
+    auto loader = make(), resumed = make();
+    CHECK(std::distance(loader->begin(), loader->end()) == 4);
+    loader->sampler().set_epoch(5);
+    const auto saved = loader->state_dict();
+    CHECK(saved.at("sampler.epoch") == 5);
+    resumed->load_state_dict(saved);
+    auto i = loader->begin();
+    CHECK(*resumed->begin() == *i);
+    // Also after a state from the middle of an epoch.
+    resumed->load_state_dict(loader->state_dict());
+    resumed->sampler().set_epoch(7);
+    CHECK(resumed->state_dict().at("sampler.epoch") == 7);
+    auto j = resumed->begin();
+    CHECK(resumed->state_dict().at("sampler.epoch") == 7);
+    CHECK(*j != *i);
+  }
+}
+
+TEST_CASE("an iterator from before a loaded state takes no batch of the loop after it") {
+  for (const size_t workers : {0, 4}) {
+    auto loader = loader_of(samplers::SequentialSampler(kSize), workers, false);
+    auto old = loader->begin();
+    CHECK(old->front() == 0);
+    loader->load_state_dict(loader->state_dict());
+    auto i = loader->begin();  // while the old one still holds a batch
+    CHECK(i->front() == kBatch);
+    CHECK(++old == loader->end());
+    CHECK((++i)->front() == 2 * kBatch);
+    CHECK(loader->epoch() == 0);
+  }
+}

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "halftape/tests/support/message.h"
+
 using namespace halftape;
 using namespace halftape::data;
 
@@ -77,4 +79,16 @@ TEST_CASE("a dataset computes in the same dtypes in the caller's thread and in a
     for (const auto& batch : *loader) CHECK(batch == std::vector<Dtype>(3, kFloat32));
   }
   CHECK(matmul(ones({2, 2}), ones({2, 2})).dtype() == kBFloat16);
+}
+
+TEST_CASE("a stateful dataset's loader refuses drop_last, which it could not keep") {
+  struct Endless : datasets::StatefulDataset<Endless, int> {
+    std::optional<int> get_batch(size_t) override { return 1; }
+    std::optional<size_t> size() const override { return {}; }
+    void reset() override {}
+    void save(serialize::OutputArchive&) const override {}
+    void load(serialize::InputArchive&) override {}
+  };
+  CHECK_REFUSED(make_data_loader(Endless(), DataLoaderOptions(4).drop_last(true)),
+                "drop_last is for datasets with a sampler");
 }
