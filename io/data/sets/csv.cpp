@@ -152,8 +152,8 @@ class Reader {
 
 datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions& options,
                                            const std::string& name) {
-  const int64_t target = table.index(options.target()), width = table.values.size(1);
-  if (width < 2)
+  const int64_t target = table.index(options.target());
+  if (table.values.size(1) < 2)
     fail_file("csv", name, "one column is not data and target; read_csv() gives it as a tensor");
   const Tensor targets = table.values.select(1, target);
   const Dtype dtype = options.target_dtype();
@@ -162,16 +162,20 @@ datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions&
       return std::pair(static_cast<double>(std::numeric_limits<T>::lowest()),
                        static_cast<double>(std::numeric_limits<T>::max()));
     });
-    for (int64_t row = 0; row < targets.size(0); ++row) {
-      const double value = table.values.const_data_ptr<double>()[row * width + target];
+    const std::vector<double> values = targets.to(kFloat64).to_vector();
+    for (size_t row = 0; row < values.size(); ++row) {
+      const double value = values[row];
       const bool whole = value == std::floor(value),
                  fits = value >= least && value <= most && std::abs(value) < 0x1p53;
       if (whole && fits) continue;
       const std::string why = whole ? " is not in the range of " +
                                           std::string(halftape::name(dtype)) + ", or not below 2^53"
                                     : " is no whole number; use target_dtype(kFloat32)";
-      fail_file("csv", name, "line ", table.lines[static_cast<size_t>(row)], ", column ",
-                target + 1, ": the target ", value, why);
+      // A caller may have chosen among the rows, and then their lines are not known.
+      const std::string place = table.lines.size() == values.size()
+                                    ? "line " + std::to_string(table.lines[row])
+                                    : "row " + std::to_string(row) + ", counted from 0";
+      fail_file("csv", name, place, ", column ", target + 1, ": the target ", value, why);
     }
   }
   const Tensor data = cat({table.values.slice(1, 0, target), table.values.slice(1, target + 1)}, 1);

@@ -200,3 +200,18 @@ TEST_CASE("targets that cannot be are refused with the file's name") {
   CHECK(has(halftape::testing::message<DataError>([&] { (void)read_csv(folder.path()); }),
             "found a folder"));
 }
+
+TEST_CASE("the targets of a table that was cut, or has no lines, are checked where they stand") {
+  Table table = parse_csv("a,b,c,y\n1,2,3,0\n4,5,6,1.5\n");
+  table.values = table.values.slice(1, 2, 4);
+  table.columns = {"c", "y"};
+  const auto said = [&] {
+    return halftape::testing::message<DataError>(
+        [&] { datasets::CSV(table, CSVOptions().target_dtype(kInt64)); });
+  };
+  CHECK(has(said(), "table: line 3, column 2: the target 1.5 is no whole number"));
+  table.values = table.values.to(kFloat32);
+  CHECK(has(said(), "table: line 3, column 2: the target 1.5"));
+  table.lines.clear();
+  CHECK(has(said(), "table: row 1, counted from 0, column 2: the target 1.5"));
+}
