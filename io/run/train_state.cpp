@@ -389,17 +389,21 @@ void load_parts(const auto& parts, const Contents& saved, const RandomState& ran
     for (auto done = order.begin(); done != at; ++done) done->first->load(before);
     if (also_this && at != order.end()) at->first->load(before);
   };
+  const auto may_refuse = [&] { return at != order.end() && at->second; };
   try {
     for (; at != order.end(); ++at) at->first->load(saved);
     set_random_state(random);
   } catch (const std::exception& error) {
     const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) ||
                            dynamic_cast<const OutOfMemoryError*>(&error);
-    const bool refused = !no_memory && at != order.end() && at->second;
+    const bool refused = !no_memory && may_refuse();
     undo(!refused);
     if (!refused) throw;
     throw Error("TrainState::load: \"" + at->first->name +
                 "\" refuses its state, and nothing was changed: " + error.what());
+  } catch (...) {  // a caller's function may throw anything
+    undo(!may_refuse());
+    throw;
   }
 }
 

@@ -436,3 +436,15 @@ TEST_CASE("a safetensors file of a module, and one without a check sum, is no ch
   testing::write_bytes(folder / "x", bytes);
   CHECK(has(said(), "that no TrainState saved"));
 }
+
+TEST_CASE("whatever a part throws, those before it get theirs back") {
+  TempFolder folder;
+  TrainState state;
+  Generator own{.seed = 9};
+  state.add("g", own);
+  state.add_numbers(
+      "n", [] { return TrainState::Numbers(); }, [](const TrainState::Numbers&) { throw "no"; });
+  state.save(folder / "x");
+  CHECK_THROWS_AS((own.seed = 1, state.load(folder / "x")), const char*);
+  CHECK(own.seed == 1);
+}
