@@ -26,6 +26,11 @@ std::string csv(std::string_view text) {
   return out + '"';
 }
 
+/// A line with nothing in it would be no row to other readers.
+void show_empty(std::string& line) {
+  if (line.empty()) line = "\"\"";
+}
+
 std::string cell_of(const RunLog::Value& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return csv(*text);
   if (const auto* whole = std::get_if<int64_t>(&value)) return text_of(*whole);
@@ -68,7 +73,14 @@ RunLog::RunLog(const std::filesystem::path& path) : path_(absolute_path("run log
   const std::string text = read_file("run log", path_);
   // No text has a zero byte. What a power failure took from the file reads as such.
   std::string_view rest = std::string_view(text).substr(0, text.find('\0'));
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (rest.starts_with(kByteOrderMark))
+    fail_file("run log", path_, "begins with a byte-order mark; save it as UTF-8 without one");
   if (auto header = take_row(rest)) columns_ = *header;
+  if (std::string_view(text)
+          .substr(0, static_cast<size_t>(rest.data() - text.data()))
+          .ends_with("\r\n"))
+    fail_file("run log", path_, "has the line ends of Windows; give it those of Unix (dos2unix)");
   for (size_t row = 2; const auto cells = take_row(rest); ++row)
     if (cells->size() != columns_.size())
       fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
@@ -121,6 +133,8 @@ void RunLog::write(const std::vector<Cell>& row) {
   }
   HALFTAPE_CHECK(!row.empty() && (first || row.size() == columns_.size()), "run log: the row has ",
                  row.size(), " columns, the file ", columns_.size(), " (", path_.string(), ")");
+  show_empty(names);
+  show_empty(values);
   std::vector<std::string> columns = columns_;  // once the row is written, nothing may fail
   if (first)
     for (const Cell& cell : row) columns.emplace_back(cell.column);

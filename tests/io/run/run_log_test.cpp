@@ -130,6 +130,19 @@ TEST_CASE("what cannot be kept beside the log is not dropped") {
 }
 #endif
 
+TEST_CASE("a row whose only cell is empty is no empty line") {
+  TempFolder folder;
+  const auto path = folder / "log.csv";
+  for (const char* column : {"note", ""}) {
+    std::filesystem::remove(path);
+    RunLog(path).write({{column, ""}});
+    RunLog log(path);
+    CHECK(log.columns() == std::vector<std::string>{column});
+    log.write({{column, "b"}});
+    CHECK(read_bytes(path) == std::string(*column ? column : "\"\"") + "\n\"\"\nb\n");
+  }
+}
+
 TEST_CASE("from a log without rows nothing is dropped") {
   TempFolder folder;
   RunLog log(folder / "log.csv");
@@ -144,6 +157,13 @@ TEST_CASE("a file that is no log, and a folder that is none, are refused") {
   CHECK(has(message<FileError>([&] { RunLog log(folder / "x"); }),
             "row 2: expected 2 cells, found 1"));
   CHECK(read_bytes(folder / "x") == "a,b\n1\n");
+  write_bytes(folder / "dos", "a,b\r\n1,2\r\n");
+  CHECK(
+      has(message<FileError>([&] { RunLog log(folder / "dos"); }), "has the line ends of Windows"));
+  write_bytes(folder / "mark",
+              "\xEF\xBB\xBF"
+              "a,b\n1,2\n");
+  CHECK(has(message<FileError>([&] { RunLog log(folder / "mark"); }), "with a byte-order mark"));
   CHECK(has(message<FileError>([&] { RunLog log(folder / "x/log.csv"); }),
             "expected a file that can be written to"));
   std::filesystem::create_symlink(folder / "precious", folder / "linked");
