@@ -14,6 +14,12 @@ namespace fs = std::filesystem;
 namespace {
 std::string reason(int error) { return std::generic_category().message(error); }
 
+/// The system reads a path up to a zero byte, and would take another file than the one asked for.
+void refuse_zero_byte(std::string_view format, const fs::path& path) {
+  if (path.native().find(fs::path::value_type{}) != fs::path::string_type::npos)
+    fail_file(format, fs::path(path.c_str()), "expected a path, found a zero byte after this part");
+}
+
 /// Bytes that lie elsewhere, read like a file.
 class Bytes : public std::streambuf {
  public:
@@ -34,6 +40,7 @@ class Bytes : public std::streambuf {
 
 fs::path absolute_path(std::string_view format, const fs::path& path) {
   if (path.empty()) fail_file(format, "\"\"", "expected a path, found an empty one");
+  refuse_zero_byte(format, path);
   std::error_code error;
   fs::path whole = fs::absolute(path, error);
   if (error) fail_file(format, path, "the program's folder cannot be found: ", error.message());
@@ -42,6 +49,7 @@ fs::path absolute_path(std::string_view format, const fs::path& path) {
 
 InputFile::InputFile(std::string format, fs::path path)
     : format_(std::move(format)), path_(std::move(path)), stream_(nullptr) {
+  refuse_zero_byte(format_, path_);
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
   if (status.type() == fs::file_type::not_found)

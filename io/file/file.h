@@ -39,7 +39,7 @@ template <class... Parts>
 }
 
 /// The path from the root, which holds when the program changes its folder. Throws FileError for an
-/// empty one.
+/// empty one, and for one with a zero byte.
 std::filesystem::path absolute_path(std::string_view format, const std::filesystem::path& path);
 
 /// A regular file, open for reading.
