@@ -4,6 +4,7 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "halftape/autograd/tape/grad_mode.h"
@@ -37,6 +38,11 @@ std::string key_above(const safetensors::Tensors& into, const safetensors::Tenso
       return key;
   }
   return {};
+}
+
+const Buffer* whole_of(const Tensor& t) {
+  const Buffer* const buffer = t.array().buffer().get();
+  return buffer->whole() ? buffer->whole() : buffer;
 }
 
 IncompatibleKeys load_values(nn::Module& module, const safetensors::Tensors& values, Strict strict,
@@ -105,11 +111,17 @@ void copy_values(const safetensors::Tensors& into, const safetensors::Tensors& f
     Tensor to, from;
     Array former;
   };
+  std::unordered_set<const Buffer*> written;
+  for (const auto& item : into)
+    if (values.contains(item.key())) written.insert(whole_of(item.value()));
   std::vector<Copy> copies;
   for (const auto& item : into)
     if (const auto found = values.find(item.key()); found != values.end()) {
       const Tensor& to = item.value();
-      copies.push_back({to.detach(), found->second->to(to.device()), to.array().clone()});
+      Tensor value = found->second->to(to.device());
+      // An earlier copy would change a value that is itself a part of the module.
+      if (written.contains(whole_of(value))) value = value.clone();
+      copies.push_back({to.detach(), std::move(value), to.array().clone()});
     }
   size_t done = 0;
   try {

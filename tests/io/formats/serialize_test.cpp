@@ -177,3 +177,24 @@ TEST_CASE("one tensor is saved and loaded without a name") {
   CHECK(has(message([&] { load(loaded, folder / "y"); }), "holds 5 named tensors"));
   CHECK(testing::same_bits(loaded, saved));
 }
+
+TEST_CASE("values that are the module's own are loaded as they were") {
+  const nn::Sequential net(nn::Linear(2, 2), nn::Linear(2, 2));
+  const safetensors::Tensors own = detail::named_tensors(*net);
+  safetensors::Tensors swapped;
+  for (size_t i = 0; i < 4; ++i) swapped.insert(own[i].key(), own[(i + 2) % 4].value());
+  const auto before = bits(*net);
+  load(net, swapped);
+  CHECK(bits(*net) == std::vector<std::string>{before[2], before[3], before[0], before[1]});
+}
+
+TEST_CASE("a path with a zero byte is refused, and no other file is taken for it") {
+  TempFolder folder;
+  save(ones({2}), folder / "a");
+  const std::string bytes = testing::read_bytes(folder / "a");
+  const std::filesystem::path zero = folder / std::string("a\0b", 3);
+  const std::string reason = (folder / "a").string() + ": expected a path, found a zero byte";
+  CHECK(has(message<FileError>([&] { save(zeros({2}), zero); }), reason));
+  CHECK(has(message<FileError>([&] { load_tensors(zero); }), reason));
+  CHECK(testing::read_bytes(folder / "a") == bytes);
+}
