@@ -47,22 +47,6 @@ struct RankNames {
   const char *rank, *size, *local_rank;
 };
 
-/// Both of rank and size, or an error that names the one that is missing.
-void read_ranks(const Variables& variable, const RankNames& names, LaunchInfo& info) {
-  for (const auto& [present, absent] :
-       {std::pair(names.rank, names.size), std::pair(names.size, names.rank)})
-    HALFTAPE_CHECK(is_set(variable, absent), present, " is set in the environment, and ", absent,
-                   " is not: set both, or none for a single process");
-  info.world_size =
-      static_cast<int>(number_of(variable, names.size, 1, kMostRanks, "the number of processes"));
-  info.rank = static_cast<int>(number_of(variable, names.rank, 0, info.world_size - 1,
-                                         "the number of this process, counted from 0"));
-  if (is_set(variable, names.local_rank))
-    info.local_rank =
-        static_cast<int>(number_of(variable, names.local_rank, 0, info.world_size - 1,
-                                   "the number of this process on its machine, counted from 0"));
-}
-
 std::string tcp_store(const std::string& host, int64_t port) {
   const bool six = host.find(':') != std::string::npos && !host.starts_with('[');
   return "tcp://" + (six ? "[" + host + "]" : host) + ":" + std::to_string(port);
@@ -87,6 +71,34 @@ std::string master_store(const Variables& variable) {
     ++port;
   }
   return tcp_store(host, port);
+}
+
+/// What the environment says outright; empty if it says nothing.
+std::string stated_store(const Variables& variable) {
+  const std::string store = text_of(variable, "HALFTAPE_STORE");
+  HALFTAPE_CHECK(store.empty() || store.starts_with("tcp://") || store.starts_with("file:///"),
+                 "HALFTAPE_STORE=\"", store,
+                 "\" in the environment is neither tcp://host:port nor file:///folder");
+  return store.empty() ? master_store(variable) : store;
+}
+
+/// Both of rank and size, or an error that names the one that is missing.
+void read_ranks(const Variables& variable, const RankNames& names, LaunchInfo& info) {
+  for (const auto& [present, absent] :
+       {std::pair(names.rank, names.size), std::pair(names.size, names.rank)})
+    HALFTAPE_CHECK(is_set(variable, absent), present, " is set in the environment, and ", absent,
+                   " is not: set both, or none for a single process");
+  info.world_size =
+      static_cast<int>(number_of(variable, names.size, 1, kMostRanks, "the number of processes"));
+  info.rank = static_cast<int>(number_of(variable, names.rank, 0, info.world_size - 1,
+                                         "the number of this process, counted from 0"));
+  if (is_set(variable, names.local_rank))
+    info.local_rank =
+        static_cast<int>(number_of(variable, names.local_rank, 0, info.world_size - 1,
+                                   "the number of this process on its machine, counted from 0"));
+  // A single process meets nobody, and another program may have set these variables: Kubernetes
+  // gives MASTER_PORT=tcp://10.0.0.1:29500 to all pods beside a service called "master".
+  if (info.world_size > 1) info.store = stated_store(variable);
 }
 
 /// Of a variable's text, what may stand in a file's name.
@@ -188,12 +200,6 @@ LaunchInfo read_launch_environment(const Variables& variable) {
     return is_set(variable, a) || is_set(variable, b);
   };
   LaunchInfo info;
-  info.store = text_of(variable, "HALFTAPE_STORE");
-  HALFTAPE_CHECK(
-      info.store.empty() || info.store.starts_with("tcp://") || info.store.starts_with("file:///"),
-      "HALFTAPE_STORE=\"", info.store,
-      "\" in the environment is neither tcp://host:port nor file:///folder");
-  if (info.store.empty()) info.store = master_store(variable);
   if (any("RANK", "WORLD_SIZE"))
     read_torchrun(variable, info);
   else if (any("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))

@@ -34,9 +34,9 @@ struct LaunchInfo {
 ///   number.
 /// * PMI_RANK, PMI_SIZE (MPI_LOCALRANKID): MPICH's and Intel's mpirun. Where srun set the same
 ///   numbers, srun's count.
-/// HALFTAPE_STORE names the meeting place before MASTER_ADDR, and both before all else. An IPv6
-/// address stands in brackets. Throws Error for a number that is
-/// none or is out of range, and for one variable of a pair without the other, naming it.
+/// HALFTAPE_STORE names the meeting place before MASTER_ADDR, and both before all else; for a
+/// single process neither is read. An IPv6 address stands in brackets. Throws Error for a number
+/// that is none or is out of range, and for one variable of a pair without the other, naming it.
 LaunchInfo read_launch_environment(const std::function<const char*(const char* name)>& variable);
 /// The same by the process's own environment.
 LaunchInfo read_launch_environment();

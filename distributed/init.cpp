@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "halftape/core/machine/os.h"
@@ -111,8 +112,14 @@ LaunchInfo launch_info(const ProcessGroupOptions& options) {
   HALFTAPE_CHECK((options.rank < 0) == (options.world_size < 0),
                  "init_process_group: give both rank and world_size, or neither");
   LaunchInfo info;
+  // A place that the caller names needs none in the environment, where it may be another program's.
+  const bool named = options.store || !options.init_method.empty();
   if (options.rank < 0)
-    info = read_launch_environment();
+    info = read_launch_environment([named](const char* name) {
+      const bool of_place =
+          starts_with(name, "MASTER_") || std::string_view(name) == "HALFTAPE_STORE";
+      return named && of_place ? nullptr : std::getenv(name);
+    });
   else
     info.rank = info.local_rank = options.rank, info.world_size = options.world_size;
   HALFTAPE_CHECK(info.world_size >= 1 && info.rank < info.world_size, "init_process_group: rank ",

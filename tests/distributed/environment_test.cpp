@@ -29,6 +29,7 @@ Environment with(Environment environment, const Environment& more) {
 }
 
 const Environment kMaster{{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+const Environment kService{{"MASTER_PORT", "tcp://10.0.0.1:29500"}};
 const Environment kTorch{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}};
 const Environment kOpenMpi{{"OMPI_COMM_WORLD_RANK", "1"},
                            {"OMPI_COMM_WORLD_SIZE", "2"},
@@ -55,7 +56,11 @@ TEST_CASE("launchers' environments") {
       {"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"PMI_FD", "9"}};
   const std::vector<Row> rows{
       {"nobody", {}, {0, 1, 0, "", "", ""}},
-      {"an address alone", kMaster, {0, 1, 0, "tcp://node7:29500", "", ""}},
+      {"an address alone", kMaster, {0, 1, 0, "", "", ""}},
+      {"a pod beside a service called master", kService, {0, 1, 0, "", "", ""}},
+      {"one process in such a pod",
+       with(kService, {{"RANK", "0"}, {"WORLD_SIZE", "1"}}),
+       {0, 1, 0, "", "", "environment"}},
       {"a script", with(kTorch, kMaster), {3, 8, 1, "tcp://node7:29500", "", "environment"}},
       {"no local rank", {{"RANK", "3"}, {"WORLD_SIZE", "8"}}, {3, 8, 0, "", "", "environment"}},
       {"IPv6",
@@ -179,6 +184,7 @@ TEST_CASE("wrong environments are refused, by name") {
       {with(kTorch, {{"MASTER_PORT", "1"}}), {"MASTER_PORT is set", "MASTER_ADDR is not"}},
       {with(kTorch, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "65536"}}), {"MASTER_PORT=65536"}},
       {with(kTorch, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "0"}}), {"MASTER_PORT=0"}},
+      {with(with(kTorch, kMaster), kService), {"MASTER_PORT=\"tcp://10.0.0.1", "is no number"}},
       {with(kTorch, {{"MASTER_ADDR", "a"},
                      {"MASTER_PORT", "65535"},
                      {"TORCHELASTIC_USE_AGENT_STORE", "True"}}),

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <halftape/halftape.h>
 
+#include <cstdlib>
 #include <future>
 #include <thread>
 
@@ -70,6 +71,25 @@ TEST_CASE("options of a group that cannot be are refused, with what to give inst
   for (const Row& row : rows)
     CHECK_MESSAGE(has(message([&] { new_process_group(row.options); }), row.words), row.words);
 }
+
+#if !defined(_WIN32)
+TEST_CASE("whoever gives a meeting place needs none in the environment") {
+  const std::pair<const char*, const char*> variables[] = {
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "tcp://10.0.0.1:29500"}};
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  const testing::TempFolder folder;
+  const auto store = std::make_shared<FileStore>(folder / "store", milliseconds(50));
+  const std::string none = message([] { new_process_group({}); }),
+                    method = message([] { new_process_group({.init_method = "tcp://a"}); }),
+                    own = message(
+                        [&] { new_process_group({.timeout = milliseconds(50), .store = store}); });
+  for (const auto& [name, value] : variables) unsetenv(name);
+  CHECK(has(none, "MASTER_PORT is set"));
+  CHECK(has(method, "\"tcp://a\" is not tcp://host:port"));
+  CHECK(!own.empty());  // nobody else comes
+  CHECK(!has(own, "MASTER_PORT"));
+}
+#endif
 
 TEST_CASE("an engine that does not start in time, or at all, and a loss on the way") {
   FailureNews news;
