@@ -144,6 +144,16 @@ TEST_CASE("a wait ends at the timeout, and names what is missing") {
   });
 }
 
+TEST_CASE("with a timeout of 0 a value that is there is read all the same") {
+  with_each_kind([](Store& a, Store& b) {
+    a.set("here", "1");
+    b.set_timeout(milliseconds(0));
+    CHECK(b.get("here") == "1");
+    b.wait({"here"});
+    CHECK(has(message([&] { b.get("absent"); }), "absent\""));
+  });
+}
+
 TEST_CASE("eight threads add, and no amount is lost") {
   with_each_kind([](Store& a, Store& b) {
     std::vector<std::thread> threads;
