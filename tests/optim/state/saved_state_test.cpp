@@ -369,6 +369,12 @@ TEST_CASE("a refused state is told with its options and its tensors, and by thei
     CHECK(what.find("group 1: ") != std::string::npos);
     CHECK(what.find("\"lr\" is -1") != std::string::npos);
   }
+  for (const double weights : {-1.0, 4.0, 300.0}) {  // which no enumerator has
+    state = optimizer.state_dict();
+    state.groups[0]["weights"] = weights;
+    CHECK_THROWS_WITH_AS(optimizer.load_state_dict(state), doctest::Contains("\"weights\" is"),
+                         Error);
+  }
 }
 
 TEST_CASE("a state that is loaded over one which a graph has saved is told in backward") {
