@@ -130,7 +130,7 @@ void take_history(const Tensor& x, const Tensor& value) {
   Tensor base(x.impl()->base);
   if (base.requires_grad() || value.requires_grad())
     base.impl()->set_history(history_of_write(base, x, value));
-  // Takes its own from there at once: the base may leave the graph before anybody asks.
+  // x takes its history from the base at once, as detach_() may free the base from its own.
   if (x.impl()->outdated()) x.impl()->renew();
 }
 

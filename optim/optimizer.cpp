@@ -328,7 +328,7 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
       options.back()->validate();
     } catch (const Error& e) {
       mismatches.add("group ", g, ": ", e.what());
-      options.back() = groups_[g].options().clone();  // its tensors are judged by those there are
+      options.back() = groups_[g].options().clone();  // the present options judge its tensors
       numbers = groups_[g].options().to_map();
     }
     for (const Tensor& p : groups_[g].params()) {

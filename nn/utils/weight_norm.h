@@ -76,7 +76,7 @@ class WeightNormImpl<M, R(Args...)> : public M {
     this->unregister_parameter("weight");
     weight_g = this->register_parameter("weight_g", weight_length(w, dim_), trains);
     weight_v = this->register_parameter("weight_v", w.clone(), trains);
-    this->weight = w.clone();  // no more that of the layer which was given
+    this->weight = w.clone();  // the given layer keeps its own
   }
   std::optional<int64_t> dim_;
 };
