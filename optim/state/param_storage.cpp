@@ -140,7 +140,7 @@ StateEntry state_entry(const std::string& key, const Tensor& p,
   if (key == "step") return {{}, kFloat32, false, true};  // the number of updates
   if (key == "rounding") return {{2}, kInt64};
   if (key == "master") return {p.sizes(), kFloat32};
-  if (key == "remainder") return {p.sizes(), p.dtype()};
+  if (key == "remainder") return {p.sizes(), p.dtype(), true};
   const auto saved = options.find("weights");  // a user's optimizer may lack it
   const Weights weights =
       saved == options.end() ? Weights::Plain : static_cast<Weights>(saved->second);

@@ -334,6 +334,25 @@ TEST_CASE("a saved count of steps is a whole number") {
   optimizer.load_state_dict(good);
 }
 
+TEST_CASE("a 16-bit weight that became the other kind saves a state that can be loaded") {
+  for (const Dtype from : {kFloat16, kBFloat16}) {
+    const Dtype to = from == kFloat16 ? kBFloat16 : kFloat16;
+    const auto make = [](const Tensor& p) {
+      return SGD({p}, SGDOptions(0.01).momentum(0.5).weights(optim::Weights::Kahan));
+    };
+    const Tensor p = ones({2}, TensorOptions(from).requires_grad(true));
+    SGD one = make(p);
+    testing::step_with(one, p, 1);
+    p.set_data(p.detach().to(to));
+    testing::step_with(one, p, 1);
+    const Tensor q = p.detach().clone().requires_grad_();
+    SGD two = make(q);
+    two.load_state_dict(one.state_dict());
+    for (int i = 0; i < 3; ++i) testing::step_with(one, p, 1), testing::step_with(two, q, 1);
+    CHECK(p.detach().equal(q.detach()));
+  }
+}
+
 TEST_CASE("a saved moment of another dtype does not fit") {
   const Tensor a = leaf({2});
   SGD optimizer({a}, SGDOptions(0.5).momentum(0.5));
