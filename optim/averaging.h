@@ -56,8 +56,8 @@ class AveragedModel {
 
   /// swap_in() copies the averages into the model, rounded to its dtypes; swap_out() restores the
   /// model's own values bit for bit. The averages keep the buffers' values from in between, such as
-  /// batch norm's statistics. A second swap_in(), a second swap_out() and an update in between
-  /// throw.
+  /// batch norm's statistics. A second swap_in(), a second swap_out(), one of another model, and an
+  /// update in between throw.
   void swap_in(nn::Module& model);
   /// Gives the model its own weights back, as they were before swap_in().
   void swap_out(nn::Module& model);
@@ -98,6 +98,7 @@ class AveragedModel {
   Tensor n_averaged_;          // int64 on the device
   bool begun_ = false;         // n_averaged is known to be above 0
   std::vector<Tensor> own_;    // the model's values while the averages are in it
+  Tensor swapped_;             // the first parameter of that model
 };
 
 /// For update_bn(): resets the statistics of a model's batch norms. While it lives, the model is in

@@ -261,6 +261,25 @@ TEST_CASE("states and models that do not fit are refused with all that is wrong"
   CHECK_THROWS_WITH_AS(AveragedModel{empty}, doctest::Contains("no parameters"), Error);
 }
 
+TEST_CASE("only the model that has the averages is given its own values back") {
+  nn::Linear model(2, 1), alike(2, 1);
+  optim::AveragedModel averaged(*model);
+  const Tensor own = model->weight.detach().clone(), others = alike->weight.detach().clone();
+  {
+    const NoGradGuard no_grad;
+    model->weight.mul_(3);
+  }
+  averaged.swap_in(*model);
+  CHECK(model->weight.detach().equal(own));
+  CHECK_THROWS_WITH_AS(averaged.swap_out(*alike), doctest::Contains("are in another model"), Error);
+  CHECK(alike->weight.detach().equal(others));
+  averaged.swap_out(*model);
+  CHECK(model->weight.detach().equal(own * 3));
+  averaged.swap_in(*alike);
+  averaged.swap_out(*alike);
+  CHECK(alike->weight.detach().equal(others));
+}
+
 TEST_CASE("update_bn makes statistics anew, means over the batches, and leaves the rest alone") {
   const nn::Sequential model(
       nn::Linear(2, 3), nn::BatchNorm1d(nn::BatchNormOptions(3).momentum(0.3)), nn::BatchNorm1d(3));
