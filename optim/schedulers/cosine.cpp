@@ -79,6 +79,10 @@ void CosineAnnealingWarmRestarts::rewind() {
   T_cur_ = 0;
   T_i_ = static_cast<double>(T_0_);
 }
+void CosineAnnealingWarmRestarts::check() const {
+  HALFTAPE_CHECK(T_cur_ < T_i_, "CosineAnnealingWarmRestarts: T_cur ", T_cur_, " is not below T_i ",
+                 T_i_);
+}
 void CosineAnnealingWarmRestarts::fields(StateFields& f) {
   f.owner = "CosineAnnealingWarmRestarts";
   f.add("T_0", T_0_, kAtLeastOne);

@@ -35,6 +35,7 @@ class CosineAnnealingWarmRestarts : public LRScheduler {
   void rewind() override;
   void restart() override { step(0.0); }
   void fields(StateFields& fields) override;
+  void check() const override;
   int64_t T_0_, T_mult_;
   double T_i_, T_cur_ = 0,
                eta_min_;  // the present cosine's length, and the epochs of it that are over

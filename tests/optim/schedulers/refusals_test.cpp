@@ -206,6 +206,8 @@ TEST_CASE("options that do not fit each other are refused in a saved state, too"
     CHECK(schedule.state_dict() == good);
   };
   refused(warmup, "warmup_iters", 9, "warmup_iters 9 is not below lr_decay_iters 9");
+  CosineAnnealingWarmRestarts restarts(g.optimizer, 3);
+  refused(restarts, "T_cur", 3, "T_cur 3 is not below T_i 3");
   refused(parts, "milestones.0", 7, "milestones must rise");
   refused(parts, "schedulers.1.gamma", -1, "\"schedulers.1.gamma\" is -1, expected a number in [0");
   refused(chain, "schedulers.0.warmup_iters", 10, "warmup_iters 10 is not below");
