@@ -201,6 +201,12 @@ SavedScaler from_dict(const StateFields::Numbers& saved, const ScaleLaw& current
   law.max_scale = static_cast<float>(law.max_scale);
   check_law(law);
   check_scale(scale, law);
+  const ScaleCounts& n = scaler.counts;
+  HALFTAPE_CHECK(n.skips <= n.steps && n.skips_in_row <= n.skips && n.bad_losses <= n.skips &&
+                     n.growths <= n.steps && n.backoffs <= n.steps,
+                 "GradScaler::load_state_dict: the counts contradict each other: ", n.steps,
+                 " steps, ", n.skips, " skips, ", n.skips_in_row, " of them in a row, ",
+                 n.bad_losses, " bad losses, ", n.growths, " growths, ", n.backoffs, " backoffs");
   scaler.state.scale = static_cast<float>(scale);
   return scaler;
 }

@@ -144,6 +144,28 @@ TEST_CASE("a state is torch's or ours: of what torch lacks all is there, or noth
   CHECK(lenient.state_dict().at("hysteresis") == 3);
 }
 
+TEST_CASE("counts that contradict each other are refused") {
+  const Warnings warnings;
+  ScaledTraining f({.growth_interval = 1});
+  for (const bool bad : {true, true, false}) f.step(bad);
+  const GradScaler::StateDict good = f.scaler.state_dict();
+  for (const auto& [key, value] : GradScaler::StateDict{{"_steps", 1},
+                                                        {"_skips", 4},
+                                                        {"_skips_in_row", 3},
+                                                        {"_bad_losses", 3},
+                                                        {"_growths", 4},
+                                                        {"_backoffs", 4}}) {
+    CAPTURE(key);
+    GradScaler::StateDict changed = good;
+    REQUIRE(changed.contains(key));
+    changed[key] = value;
+    CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(changed),
+                         doctest::Contains("the counts contradict each other"), Error);
+  }
+  CHECK(f.scaler.state_dict() == good);
+  f.scaler.load_state_dict(good);
+}
+
 TEST_CASE("after any number of skipped steps the scale comes back, and can be saved and loaded") {
   const Warnings warnings;
   const Tensor w = ones({1}).requires_grad_();
