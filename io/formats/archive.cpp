@@ -47,6 +47,7 @@ void check_found(bool found, const char* what, const std::string& path, const st
 }  // namespace
 
 void OutputArchive::forget(const std::string& key) {
+  if (parts_.erase(key) > 0) forget_part(key);
   if (tensors_.contains(key)) tensors_.erase(key);
   numbers_.erase(key);
   values_.erase(key);
@@ -96,7 +97,8 @@ void OutputArchive::write(const std::string& key, const SavedValue& value) {
 
 void OutputArchive::write(const std::string& key, const OutputArchive& nested) {
   const OutputArchive copy = nested;  // it may be this one
-  if (!parts_.insert(key).second) forget_part(key);
+  forget(key);
+  parts_.insert(key);
   const auto put = [&](const std::string& name, const std::string& value) {
     forget(name);
     values_[name] = value;

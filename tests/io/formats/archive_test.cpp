@@ -312,6 +312,27 @@ TEST_CASE("a list or part that is written again replaces the former one") {
   CHECK(equal(read.tensors()["lists"], ones({9})));
 }
 
+TEST_CASE("a value, a tensor and a part of one name replace each other") {
+  OutputArchive part;
+  part.write("x", ones({2}));
+  const auto write = [&](OutputArchive& archive, char kind) {
+    if (kind == 'v') archive.write("name", SavedValue(0.5));
+    if (kind == 't') archive.write("name", ones({3}));
+    if (kind == 'p') archive.write("name", part);
+  };
+  for (const char first : {'v', 't', 'p'})
+    for (const char last : {'v', 't', 'p'}) {
+      CAPTURE(first);
+      CAPTURE(last);
+      OutputArchive archive, expected;
+      write(archive, first), write(archive, last);
+      write(expected, last);
+      std::stringstream file, wanted;
+      archive.save_to(file), expected.save_to(wanted);
+      CHECK(file.str() == wanted.str());
+    }
+}
+
 TEST_CASE("lists of many tensors are saved and loaded in time that grows with their number") {
   constexpr int64_t kMany = 100'000;
   const Tensor numbers = arange(kMany);
