@@ -197,7 +197,15 @@ int64_t Table::index(const Column& column) const {
   const std::string& name = std::get<std::string>(column);
   std::string there;
   for (size_t i = 0; i < columns.size(); ++i) {
-    if (columns[i] == name) return static_cast<int64_t>(i);
+    if (columns[i] == name) {
+      const auto other =
+          std::find(columns.begin() + static_cast<std::ptrdiff_t>(i) + 1, columns.end(), name);
+      if (other != columns.end())
+        throw DataError("csv: columns " + std::to_string(i) + " and " +
+                        std::to_string(other - columns.begin()) + ", counted from 0, are both " +
+                        "named " + shown(name) + "; choose one by its number");
+      return static_cast<int64_t>(i);
+    }
     there += (i ? ", " : "") + columns[i];
   }
   throw DataError("csv: no column is named " + shown(name) + "; " +

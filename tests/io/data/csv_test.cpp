@@ -47,6 +47,13 @@ TEST_CASE("a table has its names, its numbers and their lines") {
       "no column is named 'age'; the table was read without a header"));
 }
 
+TEST_CASE("of two columns of one name none is chosen by it") {
+  const Table table = parse_csv("y,x,y\n1,2,3\n");
+  CHECK(table.index("x") == 1);
+  CHECK(has(halftape::testing::message<DataError>([&] { (void)table.index("y"); }),
+            "columns 0 and 2, counted from 0, are both named 'y'; choose one by its number"));
+}
+
 TEST_CASE("a separator is no blank") {
   const CSVOptions tabs = CSVOptions().header(false).separator('\t');
   CHECK(has(said("3\t\t\"4\"", tabs), "column 2: expected a number, found nothing"));
