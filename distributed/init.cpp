@@ -116,8 +116,9 @@ LaunchInfo launch_info(const ProcessGroupOptions& options) {
   const bool named = options.store || !options.init_method.empty();
   if (options.rank < 0)
     info = read_launch_environment([named](const char* name) {
-      const bool of_place =
-          starts_with(name, "MASTER_") || std::string_view(name) == "HALFTAPE_STORE";
+      const std::string_view asked = name;
+      const bool of_place = asked.starts_with("MASTER_") || asked == "HALFTAPE_STORE" ||
+                            asked == "SLURM_STEP_NODELIST";
       return named && of_place ? nullptr : std::getenv(name);
     });
   else

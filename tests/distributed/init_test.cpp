@@ -91,6 +91,22 @@ TEST_CASE("whoever gives a meeting place needs none in the environment") {
 }
 #endif
 
+#if !defined(_WIN32)
+TEST_CASE("whoever gives a meeting place needs no list of Slurm's hosts") {
+  const std::pair<const char*, const char*> variables[] = {{"SLURM_PROCID", "1"},
+                                                           {"SLURM_STEP_NUM_TASKS", "2"},
+                                                           {"SLURM_LOCALID", "0"},
+                                                           {"SLURM_STEP_ID", "0"},
+                                                           {"SLURM_STEP_NODELIST", "node["}};
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  const std::string none = message([] { new_process_group({}); }),
+                    method = message([] { new_process_group({.init_method = "tcp://a"}); });
+  for (const auto& [name, value] : variables) unsetenv(name);
+  CHECK(has(none, "the list of hosts \"node[\" of Slurm"));
+  CHECK(has(method, "\"tcp://a\" is not tcp://host:port"));
+}
+#endif
+
 TEST_CASE("an engine that does not start in time, or at all, and a loss on the way") {
   FailureNews news;
   const auto none = [] { return std::unique_ptr<Engine>(); };
