@@ -136,6 +136,12 @@ TEST_CASE("a path follows registrations, replacements, clones and moves") {
   CHECK(where(first).starts_with("linear: "));
 }
 
+TEST_CASE("an error of layers that run as one names the layer") {
+  const nn::Sequential net(nn::Linear(4, 3), nn::ReLU(), nn::Linear(3, 2));
+  net->at<nn::LinearImpl>(2).weight.set_data(ones({6}));
+  CHECK_THROWS_WITH_AS(net->forward(ones({1, 4})), Contains("2 (Linear): "), Error);
+}
+
 TEST_CASE("the kind of a class leaves out namespaces, arguments of templates and Impl") {
   nn::Module model;
   const auto fc = nn::utils::weight_norm(nn::Linear(3, 2));

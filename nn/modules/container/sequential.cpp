@@ -94,9 +94,9 @@ const AnyModule& SequentialImpl::any(size_t index) const {
 size_t SequentialImpl::forward_fused(size_t first, AnyValue& value) const {
   const auto* x = value.try_get<Tensor>();
   if (!x || !fuses(*x)) return 0;
-  const LinearRun run(parts_, first, x->size(-1));
-  if (run.weights.size() < 2 || run.activation != Activation::Relu) return 0;
   try {
+    const LinearRun run(parts_, first, x->size(-1));
+    if (run.weights.size() < 2 || run.activation != Activation::Relu) return 0;
     value = AnyValue(mlp(*x, run.weights, run.biases));
     return run.parts;
   } catch (const Error&) {
