@@ -227,5 +227,13 @@ int main(int argc, char** argv) {
                "halftape-convert"};
   Arguments a;
   declare(app, a);
-  return sample::run(app, argc, argv, [&] { run(a); });
+  return sample::run(app, argc, argv, [&] {
+    try {
+      run(a);
+    } catch (const OutOfMemoryError&) {
+      throw;
+    } catch (const Error& e) {  // of the input, or of a name that the output cannot have
+      throw UserError(e.what());
+    }
+  });
 }

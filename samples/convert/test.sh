@@ -73,5 +73,12 @@ refused "a quantized model" "GGUF" model.gguf --list
 refused "text" "text" "$0" --list
 printf '\200\002cos\nsystem\nX\004\000\000\000echo\205R.' >evil.pkl
 refused "a pickle" "pickle" evil.pkl --list
+python3 - <<'EOF' || exit 1
+import struct, zipfile
+head = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
+with zipfile.ZipFile("named.npz", "w") as file:
+    file.writestr("__metadata__.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head + bytes(4))
+EOF
+refused "a name that the output cannot have" "cannot be called" named.npz --out x.safetensors
 compgen -G "x.*" && fail "a refused run left a file"
 echo "halftape-convert keeps its promises"
