@@ -149,16 +149,14 @@ TEST_CASE("counts that contradict each other are refused") {
   ScaledTraining f({.growth_interval = 1});
   for (const bool bad : {true, true, false}) f.step(bad);
   const GradScaler::StateDict good = f.scaler.state_dict();
-  for (const auto& [key, value] : GradScaler::StateDict{{"_steps", 1},
-                                                        {"_skips", 4},
-                                                        {"_skips_in_row", 3},
-                                                        {"_bad_losses", 3},
-                                                        {"_growths", 4},
-                                                        {"_backoffs", 4}}) {
+  const GradScaler::StateDict wrong = {{"_steps", 1},      {"_skips", 4},   {"_skips_in_row", 3},
+                                       {"_bad_losses", 3}, {"_growths", 4}, {"_backoffs", 4}};
+  for (const auto& entry : wrong) {
+    const std::string& key = entry.first;
     CAPTURE(key);
     GradScaler::StateDict changed = good;
     REQUIRE(changed.contains(key));
-    changed[key] = value;
+    changed[key] = entry.second;
     CHECK_THROWS_WITH_AS(f.scaler.load_state_dict(changed),
                          doctest::Contains("the counts contradict each other"), Error);
   }
