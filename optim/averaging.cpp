@@ -101,25 +101,31 @@ void AveragedModel::swap_in(nn::Module& model) {
   HALFTAPE_CHECK(own_.empty(), "AveragedModel::swap_in: the averages are in a model already");
   const OrderedDict<std::string, Tensor> values = tensors_of(model);
   const NoGradGuard no_grad;
-  std::vector<Tensor> own;
-  for (const auto& average : averages_) own.push_back(values[average.key()].detach().clone());
+  std::vector<Tensor> own, lent;
+  for (const auto& average : averages_) {
+    lent.push_back(values[average.key()]);
+    own.push_back(lent.back().detach().clone());
+  }
+  lent.resize(parameters_);
   own_ = std::move(own);
-  swapped_ = values[averages_[0].key()];
+  lent_ = std::move(lent);
   copy_to(model);
 }
 
 void AveragedModel::swap_out(nn::Module& model) {
   HALFTAPE_CHECK(!own_.empty(), "AveragedModel::swap_out: the averages are in no model");
   const OrderedDict<std::string, Tensor> values = tensors_of(model);
-  HALFTAPE_CHECK(values[averages_[0].key()].impl() == swapped_.impl(),
-                 "AveragedModel::swap_out: the averages are in another model");
+  for (size_t i = 0; i < parameters_; ++i)
+    HALFTAPE_CHECK(values[averages_[i].key()].is_same(lent_[i]), "AveragedModel::swap_out: \"",
+                   averages_[i].key(),
+                   "\" is not the tensor that has the averages; is this another model?");
   const NoGradGuard no_grad;
   // All before any: a buffer may have several names.
   for (size_t i = parameters_; i < averages_.size(); ++i)
     averages_[i]->copy_(values[averages_[i].key()]);
   for (size_t i = 0; i < averages_.size(); ++i) values[averages_[i].key()].copy_(own_[i]);
   own_.clear();
-  swapped_ = {};
+  lent_.clear();
 }
 
 AveragedModel::Swapped::~Swapped() {

@@ -98,7 +98,7 @@ class AveragedModel {
   Tensor n_averaged_;          // int64 on the device
   bool begun_ = false;         // n_averaged is known to be above 0
   std::vector<Tensor> own_;    // the model's values while the averages are in it
-  Tensor swapped_;             // the first parameter of that model
+  std::vector<Tensor> lent_;   // and the parameters that hold the averages then
 };
 
 /// For update_bn(): resets the statistics of a model's batch norms. While it lives, the model is in

@@ -271,13 +271,23 @@ TEST_CASE("only the model that has the averages is given its own values back") {
   }
   averaged.swap_in(*model);
   CHECK(model->weight.detach().equal(own));
-  CHECK_THROWS_WITH_AS(averaged.swap_out(*alike), doctest::Contains("are in another model"), Error);
+  CHECK_THROWS_WITH_AS(averaged.swap_out(*alike), doctest::Contains("is this another model?"),
+                       Error);
   CHECK(alike->weight.detach().equal(others));
   averaged.swap_out(*model);
   CHECK(model->weight.detach().equal(own * 3));
   averaged.swap_in(*alike);
   averaged.swap_out(*alike);
   CHECK(alike->weight.detach().equal(others));
+  // Two heads on one body.
+  const nn::Sequential one(nn::Linear(2, 2), model);
+  const nn::Sequential other(one->ptr<nn::LinearImpl>(0), alike);
+  optim::AveragedModel of_one(*one);
+  of_one.swap_in(*one);
+  CHECK_THROWS_WITH_AS(of_one.swap_out(*other), doctest::Contains("\"1.weight\" is not the tensor"),
+                       Error);
+  CHECK(alike->weight.detach().equal(others));
+  of_one.swap_out(*one);
 }
 
 TEST_CASE("update_bn makes statistics anew, means over the batches, and leaves the rest alone") {
