@@ -12,11 +12,18 @@ namespace {
 
 constexpr size_t kMostEvents = size_t{1} << 16;  // of a step; further ones are passed over
 
-/// x without the dimensions along which its numbers repeat: each stored number once.
+/// Whether x repeats its numbers along a dimension.
+bool repeats(const Array& x, int d) { return x.strides()[d] == 0 && x.size(d) > 1; }
+/// x without the dimensions along which it repeats its numbers: each stored number once.
 Array stored_once(Array x) {
   for (int d = 0; d < x.dim(); ++d)
-    if (x.strides()[d] == 0 && x.size(d) > 1) x = x.slice(d, 0, 1);
+    if (repeats(x, d)) x = x.slice(d, 0, 1);
   return x;
+}
+bool repeats(const Array& x) {
+  for (int d = 0; d < x.dim(); ++d)
+    if (repeats(x, d)) return true;
+  return false;
 }
 
 bool is(const Node& node, const char* op) { return std::strcmp(node.name(), op) == 0; }
@@ -143,7 +150,8 @@ void ValueCounter::count(const Look& look, const Node* called, const Array& x) {
   events_.push_back(number);
   if (event == slots_.size()) grow();
   if (called && autograd::AnomalyMode::is_enabled()) origins_[number] = called->origin();
-  const Array each = stored_alone ? stored_once(x) : x;
+  const Array once = stored_alone && repeats(x) ? stored_once(x) : Array();
+  const Array& each = once.defined() ? once : x;
   backend(device_).count_numbers(CountBy::Class, slots_[event], each);
   const bool parameter = look.kind == LedgerPlace::Kind::Parameter;
   if (bins == Bins::None || look.kind == LedgerPlace::Kind::Value ||
