@@ -14,6 +14,22 @@ namespace {
 /// True if something of the weight's value is kept beside it.
 bool has_counterpart(Weights w) { return w == Weights::Master || w == Weights::Kahan; }
 
+/// False if replay() will see to what was written since the last update.
+bool follows_now(const Tensor& weight) {
+  const Capture* capture = Capture::on(weight.device());
+  return capture ? capture->writes(weight.array()) : !Capture::active_or_tried();
+}
+
+/// Before its replays, what is kept beside the weight follows what others have written.
+void keep(Capture& capture, const UpdateSlot& slot) {
+  const Keeping& kept = slot.keeping;
+  if (!capture.keeps(kept.extra))
+    capture.keep(slot.param, kept.extra, [w = kept.weights](const Array& p, const Array& extra) {
+      follow_weight(Tensor(p), {w, extra});
+    });
+  capture.wrote_alike(kept.extra);
+}
+
 const OptimizerOptions& options_of(const Optimizer& optimizer, const Tensor& parameter) {
   for (const OptimizerParamGroup& group : optimizer.param_groups())
     for (const Tensor& p : group.params())
@@ -33,7 +49,7 @@ void RuleOptimizerBase::add_state(const Tensor& p, const RuleState& kept, Update
   const Weights weights = effective_weights(p, kept.weights);
   const size_t before = of_p.size();
   slot.keeping = param_storage(p, weights, of_p);
-  if (has_counterpart(weights) && of_p.size() == before && !Capture::active_or_tried()) {
+  if (has_counterpart(weights) && of_p.size() == before && follows_now(p)) {
     const auto last = written_.find(p.impl());
     // A state that was loaded may be older than the weight.
     if (last == written_.end() || !last->second.is_surely(p)) follow_weight(p, slot.keeping);
@@ -125,8 +141,9 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
   for (size_t i = 0; i < params.size(); ++i) {
     // After a skipped step, weight and copy are unchanged, so the copy is still valid.
     if (slots[i].low.defined()) detail::return_low_copy(params[i], slots[i].low);
-    if (has_counterpart(slots[i].keeping.weights))
-      written_[params[i].impl()] = SeenWeight(params[i]);
+    if (!has_counterpart(slots[i].keeping.weights)) continue;
+    written_[params[i].impl()] = SeenWeight(params[i]);
+    if (Capture* capture = Capture::on(device)) keep(*capture, slots[i]);
   }
 }
 

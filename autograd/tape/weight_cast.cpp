@@ -5,6 +5,7 @@
 
 #include "halftape/autograd/tape/node.h"
 #include "halftape/core/capture/capture.h"
+#include "halftape/core/contract/backend.h"
 #include "halftape/core/contract/queue.h"
 
 namespace halftape::detail {
@@ -66,8 +67,12 @@ Array find_captured_low_copy(const Tensor& leaf, Dtype dtype, Capture& capture) 
   if (!copy || !copy->low.defined() || copy->low.dtype() != dtype ||
       leaf.array().buffer()->exposed())
     return {};
-  if (capture.keep_cast(leaf.array(), copy->low))
+  if (!capture.keeps(copy->low) && !capture.writes(leaf.array()) && !capture.writes(copy->low)) {
+    capture.keep(leaf.array(), copy->low, [](const Array& weight, const Array& cast) {
+      backend(weight.device()).copy(cast, weight);
+    });
     *copy = {copy->low, leaf.version(), copy->low.version(), 0, queue_of_cast(leaf.device())};
+  }
   return copy->is_valid(leaf) && capture.keeps(copy->low) ? copy->low : Array();
 }
 

@@ -33,14 +33,16 @@ class Capture {
   /// random_start() of this thread's capture on that device; undefined without one.
   static Array random_start_on(Device device);
 
-  /// Promises that `copy`, which outlasts the step, holds `source` cast when a replay begins:
-  /// replay() casts again if either was written in between. False if that is impossible, because
-  /// the step has already written one of them.
-  virtual bool keep_cast(const Array& source, const Array& copy) = 0;
-  /// True if keep_cast() has promised it for this copy.
+  using Renew = std::function<void(const Array& source, const Array& copy)>;
+  /// `copy`, which outlasts the step, is made of `source` and fits it when a replay begins:
+  /// replay() calls `renew` if either was written in between.
+  virtual void keep(const Array& source, const Array& copy, Renew renew) = 0;
+  /// True if keep() was called for this copy.
   virtual bool keeps(const Array& copy) const = 0;
-  /// The step calls this when it has written the same numbers to the copy and its source.
+  /// The step calls this when it has written both so that the copy fits its source.
   virtual void wrote_alike(const Array& copy) = 0;
+  /// True if the step has written the array, which is older than the step.
+  virtual bool writes(const Array& array) const = 0;
 
   /// Passes on the call that is held back to be joined with its neighbours
   /// (core/capture/peephole.h). Must be called before work enters the device's queue without the

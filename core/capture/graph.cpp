@@ -103,14 +103,14 @@ class Graph::Captured final : public Capture {
     watch_ = nullptr;
     fused_ = nullptr;
     for (const Ref<BufferSlot>& slot : watch.lent()) held_.add(slot->buffer(), false);
-    for (detail::KeptCast& c : casts_) c.captured();
+    for (detail::KeptCopy& c : copies_) c.captured();
     held_.raise_versions();  // as if the step were done
   }
 
   void replay() {
     HALFTAPE_CHECK(!detail::Stage::current(), "Graph: replayed inside the step of another graph");
     recording_->check_queue();  // before anything is written
-    for (const detail::KeptCast& c : casts_) c.refresh(backend_);
+    for (const detail::KeptCopy& c : copies_) c.refresh();
     auto* const bytes = host_.data<uint8_t>();
     for (const Value& v : values_) v.refresh(reinterpret_cast<std::byte*>(bytes) + v.at);
     if (!current_ || std::memcmp(bytes, sent_.data(), used_) != 0) {
@@ -125,7 +125,7 @@ class Graph::Captured final : public Capture {
     recording_->replay();
     if (drawn_ > 0) random_reserve(device_, drawn_);
     held_.raise_versions();
-    for (detail::KeptCast& c : casts_) c.replayed();
+    for (detail::KeptCopy& c : copies_) c.replayed();
   }
   int64_t size() const { return recording_->size(); }
 
@@ -145,18 +145,16 @@ class Graph::Captured final : public Capture {
     return key;
   }
   Array random_start() const override { return live_.slice(0, 0, sizeof(RandomKey)); }
-  bool keep_cast(const Array& source, const Array& copy) override {
-    if (keeps(copy) || held_.written(source.buffer().get()) || held_.written(copy.buffer().get()))
-      return false;
-    casts_.emplace_back(source, copy);
-    return true;
+  bool writes(const Array& a) const override { return held_.written(a.buffer().get()); }
+  void keep(const Array& source, const Array& copy, Renew renew) override {
+    copies_.emplace_back(source, copy, std::move(renew));
   }
   bool keeps(const Array& copy) const override {
-    return std::any_of(casts_.begin(), casts_.end(),
-                       [&](const detail::KeptCast& c) { return c.is(copy); });
+    return std::any_of(copies_.begin(), copies_.end(),
+                       [&](const detail::KeptCopy& c) { return c.is(copy); });
   }
   void wrote_alike(const Array& copy) override {
-    for (detail::KeptCast& c : casts_)
+    for (detail::KeptCopy& c : copies_)
       if (c.is(copy)) c.agree();
   }
   void settle() override {
@@ -178,7 +176,7 @@ class Graph::Captured final : public Capture {
   size_t used_ = 0;
   int64_t drawn_ = 0;  // words of the device's random stream in a replay
   detail::Held held_;
-  std::deque<detail::KeptCast> casts_;
+  std::deque<detail::KeptCopy> copies_;
   const detail::Watch* watch_ = nullptr;  // while the step is captured
   FusedCalls* fused_ = nullptr;           // likewise
   std::unique_ptr<Recording> recording_;  // destroyed first: it waits for the last replay

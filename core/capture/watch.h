@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/core/capture/capture.h"
 #include "halftape/core/capture/stage.h"
 #include "halftape/core/contract/forwarding_backend.h"
 
@@ -38,21 +39,25 @@ class Held {
   std::unordered_map<const Buffer*, Entry> entries_;
 };
 
-/// A copy in another dtype, which is cast again before a replay if it is out of date.
-class KeptCast {
+/// An array made of another one, as a cast is, which is made again before a replay if it is out of
+/// date.
+class KeptCopy {
  public:
-  KeptCast(const Array& source, const Array& copy) : source_(source), copy_(copy) { agree(); }
+  KeptCopy(const Array& source, const Array& copy, Capture::Renew renew)
+      : source_(source), copy_(copy), renew_(std::move(renew)) {
+    agree();
+  }
   bool is(const Array& copy) const { return copy_.array.buffer() == copy.buffer(); }
-  /// The copy now holds the source.
+  /// The copy now fits the source.
   void agree() { agreed_ = versions(); }
   /// The capture has ended. If the step leaves the copy up to date, every replay does.
   void captured() {
     stays_ = agreed_ == versions();
     agreed_ = {};
   }
-  void refresh(Backend& on) const {
+  void refresh() const {
     if (agreed_ != versions() || source_.array.buffer()->exposed())
-      on.copy(copy_.array, source_.array);
+      renew_(source_.array, copy_.array);
   }
   void replayed() { agreed_ = stays_ ? versions() : std::nullopt; }
 
@@ -60,6 +65,7 @@ class KeptCast {
   using Versions = std::optional<std::pair<uint64_t, uint64_t>>;
   Versions versions() const { return std::pair(source_.array.version(), copy_.array.version()); }
   Hold source_, copy_;
+  Capture::Renew renew_;
   Versions agreed_;
   bool stays_ = false;
 };

@@ -24,7 +24,7 @@ namespace halftape::optim {
 /// The first step makes the master or remainder. A parameter that is written between steps, as when
 /// weights are loaded or clamped, goes on from what was written, also after its state was saved
 /// and loaded: where it is no longer its master's rounding, it becomes the master, and a remainder
-/// of another value becomes 0. A Graph does not notice writes between replays.
+/// of another value becomes 0. The replays of a Graph notice such writes, too.
 using halftape::Weights;
 inline constexpr NumberRange kWeightsRange{0, 4};  // Plain … Kahan, as saved
 
