@@ -129,6 +129,7 @@ TEST_CASE("tensor() takes numbers, lists to any depth, and vectors") {
         Longs{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(tensor(std::vector<float>{1.5f, 2.5f}).to_vector() == Doubles{1.5, 2.5});
   CHECK(tensor(std::vector<std::vector<int>>{{1, 2}, {3, 4}}).sizes() == Shape{2, 2});
+  CHECK(tensor(std::vector<std::vector<int>>{}).sizes() == Shape{0});
   CHECK(tensor({std::vector<double>{1, 2}, std::vector<double>{3, 4}}).sizes() == Shape{2, 2});
   const Doubles v{1, 2, 3};
   CHECK(tensor(std::span(v).subspan(1)).to_vector() == Doubles{2, 3});
@@ -294,6 +295,10 @@ TEST_CASE("random factories stay in range and repeat with the seed") {
   CHECK(e.amin().item() == -3);
   CHECK(e.amax().item() == 2);
   CHECK(randint_like(a, 2, 3).equal(full_like(a, 2)));
+  manual_seed(4);
+  const Tensor below = randint_like(d, 6);
+  manual_seed(4);
+  CHECK(below.equal(randint_like(d, 0, 6)));
   auto order = randperm(100).to_vector<int64_t>();
   std::sort(order.begin(), order.end());
   CHECK(tensor(order).equal(arange(100)));

@@ -30,6 +30,10 @@ struct Product : Function<Product> {
     const auto saved = ctx->get_saved_variables();
     const auto n = static_cast<double>(ctx->saved_data["n"].toInt());
     CHECK_THROWS_WITH_AS(ctx->needs_input_grad(2), doctest::Contains("has 2 tensors"), Error);
+    CHECK(ctx->needs_input_grad({{0, 1}, {1, 2}}) ==
+          (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)));
+    CHECK(ctx->needs_input_grad({{1, 2}}) == ctx->needs_input_grad(1));
+    CHECK_FALSE(ctx->needs_input_grad({{0, 0}}));
     return {ctx->needs_input_grad(0) ? g[0] * saved[1] * n : Tensor(), Tensor(),
             ctx->needs_input_grad(1) ? g[0] * saved[0] * n : Tensor()};  // the int is no tensor
   }
