@@ -26,14 +26,20 @@ bool repeats(const Array& x) {
   return false;
 }
 
-bool is(const Node& node, const char* op) { return std::strcmp(node.name(), op) == 0; }
+bool is(const Node& node, const char* op) {
+  const char* const name = node.name();
+  return *name == *op && std::strcmp(name, op) == 0;
+}
 bool is_leaf(const Node& node) { return is(node, "accumulate"); }
 
 }  // namespace
 
 bool ValueCounter::Look::is_at(const LedgerPlace& p, Dtype dtype) const {
-  return kind == p.kind && dtype == p.dtype && output == p.output && p.op == op &&
-         p.module == module && p.parameter == parameter && p.rule == rule &&
+  const auto same = [](const std::string& x, const char* y) {
+    return std::strcmp(x.c_str(), y) == 0;
+  };
+  return kind == p.kind && dtype == p.dtype && output == p.output && same(p.op, op) &&
+         p.module == module && p.parameter == parameter && same(p.rule, rule) &&
          p.rule_module == rule_module;
 }
 

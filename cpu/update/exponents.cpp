@@ -8,10 +8,20 @@
 namespace halftape::cpu {
 namespace {
 
+/// Other ranges may add to the total at the same time, unless this one is `alone`.
+void add_to(int64_t& total, int64_t count, bool alone) {
+  if (count == 0) return;
+  if (alone)
+    total += count;
+  else
+    __atomic_fetch_add(&total, count, __ATOMIC_RELAXED);
+}
+
 void count_exponents(int64_t* totals, const Array& x) {
   with_float_type(x.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     parallel_ranges(x.numel(), grain(x.numel(), 1), [&](int64_t begin, int64_t end) {
+      const bool alone = end - begin == x.numel();
       // Four tables: neighbours, which are often alike, do not wait for each other's count.
       uint32_t tables[4][kExponentSlots] = {};
       Lanes<S> lanes(x.dtype());
@@ -24,7 +34,7 @@ void count_exponents(int64_t* totals, const Array& x) {
       for (int slot = 0; slot < kExponentSlots; ++slot) {
         int64_t sum = 0;
         for (const auto& table : tables) sum += table[slot];
-        if (sum) __atomic_fetch_add(&totals[slot], sum, __ATOMIC_RELAXED);
+        add_to(totals[slot], sum, alone);
       }
     });
   });
@@ -71,12 +81,12 @@ void count_classes(int64_t* totals, const Array& x) {
     if constexpr (is_floating_point(dtype_of<T>)) {
       const auto* words = static_cast<const typename ClassBorders<T>::Word*>(x.raw());
       parallel_ranges(x.numel(), grain(x.numel(), 1), [&](int64_t begin, int64_t end) {
+        const bool alone = end - begin == x.numel();
         constexpr int64_t kBlock = 8192;
         int64_t classes[kNumberClasses] = {};
         for (; begin < end; begin += kBlock)
           count_words<T>(words + begin, std::min(kBlock, end - begin), classes);
-        for (int c = 0; c < kNumberClasses; ++c)
-          if (classes[c]) __atomic_fetch_add(&totals[c], classes[c], __ATOMIC_RELAXED);
+        for (int c = 0; c < kNumberClasses; ++c) add_to(totals[c], classes[c], alone);
       });
     }
   });
