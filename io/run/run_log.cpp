@@ -60,6 +60,17 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
   return {};
 }
 
+/// Whether text that begins with an open row has a complete one behind it, in which case it is not
+/// what a run left that died while it wrote. `columns`: of a row; 0 if even the header is open.
+bool goes_on(std::string_view text, size_t columns) {
+  const size_t line = text.find('\n');  // the cell in quotes that is open may hold some
+  if (line == text.npos || columns == 0) return line != text.npos;
+  text.remove_prefix(line + 1);
+  while (const auto cells = take_row(text))
+    if (cells->size() == columns) return true;
+  return false;
+}
+
 }  // namespace
 
 RunLog::RunLog(const std::filesystem::path& path) : path_(absolute_path("run log", path)) {
@@ -81,10 +92,14 @@ RunLog::RunLog(const std::filesystem::path& path) : path_(absolute_path("run log
           .substr(0, static_cast<size_t>(rest.data() - text.data()))
           .ends_with("\r\n"))
     fail_file("run log", path_, "has the line ends of Windows; give it those of Unix (dos2unix)");
-  for (size_t row = 2; const auto cells = take_row(rest); ++row)
+  size_t row = columns_.empty() ? 1 : 2;
+  for (; const auto cells = take_row(rest); ++row)
     if (cells->size() != columns_.size())
       fail_file("run log", path_, "row ", row, ": expected ", columns_.size(), " cells, found ",
                 cells->size(), "; this is no run log, or a damaged one");
+  if (goes_on(rest, columns_.size()))
+    fail_file("run log", path_, "row ", row, " has a quote that none ends, and more rows follow; ",
+              "this is no run log, or a damaged one, which it may be enough to mend there");
   rest = std::string_view(text).substr(static_cast<size_t>(rest.data() - text.data()));
   if (rest.empty()) return;
   keep(rest);  // a row that a run began when it died, or what was never a row

@@ -83,10 +83,7 @@ TEST_CASE(
 TEST_CASE("what is no complete row is kept beside the log, and a warning says so") {
   TempFolder folder;
   const halftape::testing::Warnings warnings;
-  std::string rows = "step,loss\n0,1\n";
-  const std::string good = rows;
-  rows += "1,\"2\n";  // a stray quote
-  for (int step = 2; step < 1000; ++step) rows += std::to_string(step) + ",0.5\n";
+  const std::string good = "step,text\n0,1\n", rows = good + "1,\"2,\nand no end";
   write_bytes(folder / "log.csv", rows);
   RunLog log(folder / "log.csv");
   CHECK(read_bytes(folder / "log.csv") == good);
@@ -115,6 +112,27 @@ TEST_CASE("what is no complete row is kept beside the log, and a warning says so
   CHECK(read_bytes(folder / "foreign.dropped") == foreign);
   CHECK(!std::filesystem::exists(folder / "precious"));
   CHECK(read_bytes(folder / "foreign.dropped.2") == "again");
+}
+
+TEST_CASE("a log whose rows go on behind a quote that none ends is refused, and stays as it is") {
+  TempFolder folder;
+  const halftape::testing::Warnings warnings;
+  const auto refused = [&](const std::string& text, const char* row) {
+    const auto path = folder / "log.csv";
+    write_bytes(path, text);
+    const std::string why = message([&] { RunLog log(path); });
+    CHECK(has(why, std::string(row) + " has a quote that none ends, and more rows follow"));
+    CHECK(read_bytes(path) == text);
+    CHECK_FALSE(std::filesystem::exists(folder / "log.csv.dropped"));
+  };
+  std::string rows = "step,loss\n0,1\n1,\"2\n";
+  for (int step = 2; step < 1000; ++step) rows += std::to_string(step) + ",0.5\n";
+  refused(rows, "row 3");
+  refused("step,loss\n0,1\n1,\"2\n2,\"3\"\n3,4", "row 3");
+  refused("\"step,loss\n0,1\n1,2\n", "row 1");
+  refused("\"step,loss\n", "row 1");
+  refused("\"\n", "row 1");
+  CHECK(warnings.seen.empty());
 }
 
 #if defined(__linux__)
