@@ -5,6 +5,8 @@
 namespace halftape::optim {
 namespace {
 
+constexpr int kMostNested = 500;  // what walks over schedules takes room on the stack for each
+
 const LRSchedulers& checked(const char* name, const LRSchedulers& schedulers) {
   HALFTAPE_CHECK(!schedulers.empty(), name, ": expected at least one schedule, got none");
   for (const auto& s : schedulers) HALFTAPE_CHECK(s, name, ": a schedule is null");
@@ -16,8 +18,17 @@ const LRSchedulers& checked(const char* name, const LRSchedulers& schedulers) {
 ComposedScheduler::ComposedScheduler(const char* name, const ScheduledGroups& optimizer,
                                      LRSchedulers schedulers)
     : LRScheduler(optimizer), schedulers_(std::move(schedulers)) {
-  for (const auto& s : checked(name, schedulers_))
+  const auto nests = [](const auto& self, const LRScheduler& s, int levels) -> bool {
+    const auto* parts = dynamic_cast<const ComposedScheduler*>(&s);
+    if (!parts || levels == 0) return parts;
+    return std::any_of(parts->schedulers_.begin(), parts->schedulers_.end(),
+                       [&](const auto& part) { return self(self, *part, levels - 1); });
+  };
+  for (const auto& s : checked(name, schedulers_)) {
     HALFTAPE_CHECK(s->groups_ == groups_, name, ": a schedule is of another optimizer");
+    HALFTAPE_CHECK(!nests(nests, *s, kMostNested - 1), name, ": schedules are nested more than ",
+                   kMostNested, " deep; one of them holds many side by side");
+  }
 }
 
 void ComposedScheduler::rewind() {

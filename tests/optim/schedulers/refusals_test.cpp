@@ -284,3 +284,15 @@ TEST_CASE("a schedule made before an AsyncOptimizer took its optimizer is told")
   late.step();
   CHECK(optimizer.param_groups()[0].options().get_lr() == 0.05);
 }
+
+TEST_CASE("schedules nest 500 deep, and no deeper") {
+  const Tensor p = zeros({1}, requires_grad());
+  SGD optimizer({p}, SGDOptions(1));
+  std::shared_ptr<LRScheduler> nested = std::make_shared<ExponentialLR>(optimizer, 0.5);
+  for (int i = 0; i < 500; ++i) nested = std::make_shared<ChainedScheduler>(LRSchedulers{nested});
+  nested->step();
+  CHECK(optimizer.param_groups()[0].options().get_lr() == 0.5);
+  CHECK_THROWS_WITH_AS(ChainedScheduler(LRSchedulers{nested}),
+                       doctest::Contains("nested more than 500 deep"), Error);
+  CHECK_THROWS_AS(SequentialLR(optimizer, LRSchedulers{nested}, {}), Error);
+}
