@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "halftape/core/start_thread.h"
 #include "halftape/distributed/collectives.h"
 #include "halftape/distributed/engine/mix.h"
 
@@ -44,7 +45,8 @@ CallQueue::CallQueue(Place place, std::unique_ptr<Engine> engine, std::unique_pt
                      std::shared_ptr<FailureNews> news)
     : place_(place), engine_(std::move(engine)), watch_(std::move(watch)), news_(std::move(news)) {
   if (!engine_) return;
-  if (!engine_->queues()) thread_ = std::thread([this] { run(); });
+  if (!engine_->queues())
+    thread_ = detail::start_thread("ProcessGroup: the thread of its calls", [this] { run(); });
   if (news_) news_->listen([this](const std::string& why) { fail(why); });
 }
 

@@ -4,8 +4,6 @@
 #include <exception>
 #include <optional>
 #include <queue>
-#include <system_error>
-#include <thread>
 #include <unordered_set>
 
 #include "halftape/autograd/tape/anomaly_mode.h"
@@ -17,6 +15,7 @@
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
+#include "halftape/core/start_thread.h"
 
 namespace halftape::autograd {
 namespace {
@@ -236,14 +235,10 @@ Grads run_elsewhere(Request& request) {
       error = std::current_exception();
     }
   };
-  std::thread thread;
-  try {
-    thread = std::thread(work);
-  } catch (const std::system_error& e) {
-    halftape::detail::fail("backward: 48 backward passes within each other, as of nested ",
-                           "checkpoints, need a thread, which does not start: ", e.what());
-  }
-  thread.join();
+  constexpr auto who =
+      "backward: 48 backward passes within each other, as of nested checkpoints, need a thread, "
+      "which";
+  halftape::detail::start_thread(who, work).join();
   if (error) std::rethrow_exception(error);
   return result;
 }

@@ -4,10 +4,10 @@
 #include <exception>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "halftape/core/check.h"
+#include "halftape/core/start_thread.h"
 
 namespace halftape::distributed {
 namespace {
@@ -26,7 +26,7 @@ struct Opening {
 std::unique_ptr<Engine> open_in_time(std::function<std::unique_ptr<Engine>()> open,
                                      milliseconds timeout, FailureNews& news) {
   const auto opening = std::make_shared<Opening>();
-  std::thread([opening, open = std::move(open)] {
+  auto work = [opening, open = std::move(open)] {
     std::unique_ptr<Engine> engine;
     std::exception_ptr error;
     try {
@@ -39,7 +39,9 @@ std::unique_ptr<Engine> open_in_time(std::function<std::unique_ptr<Engine>()> op
     opening->error = error;
     opening->ended = true;
     opening->changed.notify_all();
-  }).detach();
+  };
+  detail::start_thread("init_process_group: the thread that opens the engine", std::move(work))
+      .detach();
   news.listen([opening](const std::string& failure) {
     const std::lock_guard lock(opening->mutex);
     opening->failure = failure;

@@ -11,6 +11,7 @@
 #include "halftape/core/check.h"
 #include "halftape/core/machine/os.h"
 #include "halftape/core/machine/sockets.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/distributed/gloo/wire.h"
 
 namespace halftape::distributed {
@@ -67,7 +68,8 @@ std::shared_ptr<gloo::transport::Device> device_of(const std::string& host) {
     // A machine whose name leads nowhere is one that nobody else reaches.
     attributes.hostname = "127.0.0.1";
   }
-  return gloo::transport::tcp::CreateDevice(attributes);
+  return detail::starting_thread("Gloo's thread",
+                                 [&] { return gloo::transport::tcp::CreateDevice(attributes); });
 }
 
 }  // namespace

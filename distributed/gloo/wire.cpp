@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "halftape/core/check.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/distributed/engine/mix.h"
 
 namespace halftape::distributed {
@@ -40,7 +41,7 @@ Wire::Wire(std::shared_ptr<gloo::Context> context)
     endless = context_->createUnboundBuffer(&nothing_, 1);
     endless->recv(peer, kEndless);
   }
-  watcher_ = std::thread([this] { watch(); });
+  watcher_ = detail::start_thread("the thread that looks after the peers", [this] { watch(); });
 }
 
 Wire::~Wire() {

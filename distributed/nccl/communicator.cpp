@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "halftape/core/check.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/cuda/cuda.h"
 
 namespace halftape::distributed::nccl {
@@ -30,7 +31,7 @@ void call_within(milliseconds limit, std::function<void()> f) {
     bool ended = false;
   };
   const auto shared = std::make_shared<Shared>();
-  std::thread([shared, f = std::move(f)] {
+  detail::start_thread("NCCL: the thread that ends it", [shared, f = std::move(f)] {
     f();
     const std::lock_guard lock(shared->mutex);
     shared->ended = true;

@@ -8,6 +8,7 @@
 
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/check.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/distributed/nccl/communicator.h"
 #include "halftape/distributed/nccl/overdue.h"
@@ -70,7 +71,7 @@ class NcclEngine final : public Engine {
  public:
   explicit NcclEngine(const EngineSetup& setup)
       : device_(device_of(setup)), comm_(setup, device_), under_way_(device_) {
-    watchdog_ = std::thread([this] { watch(); });
+    watchdog_ = halftape::detail::start_thread("NCCL: its watchdog", [this] { watch(); });
   }
   /// After the calls that are under way: each has its timeout.
   ~NcclEngine() override {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "halftape/core/check.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/distributed/store/table.h"
 
 namespace halftape::distributed {
@@ -17,7 +18,9 @@ wire::Writer store_message(StoreCall call) { return wire::Writer(static_cast<uin
 }  // namespace
 
 TcpStore::Server::Server(uint16_t port)
-    : listener_(os::listen_at(port)), port_(listener_.port()), thread_([this] { run(); }) {}
+    : listener_(os::listen_at(port)),
+      port_(listener_.port()),
+      thread_(detail::start_thread("TcpStore: the server's thread", [this] { run(); })) {}
 
 TcpStore::Server::~Server() {
   ends_ = true;

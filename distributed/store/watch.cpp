@@ -9,6 +9,7 @@
 #include "halftape/core/check.h"
 #include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/distributed/store/table.h"
 #include "halftape/distributed/store/watch_sides.h"
 
@@ -18,7 +19,7 @@ class Watch::Impl {
  public:
   Impl(Store& store, const WatchOptions& options, std::function<void(const std::string&)> failed);
   ~Impl();
-  /// Returns once all ranks have come.
+  /// Starts the thread, and returns once all ranks have come.
   void meet(Store& store, const std::string& host);
   uint64_t session() const { return side_->session; }
   void set_progress(Progress progress);
@@ -68,7 +69,6 @@ Watch::Impl::Impl(Store& store, const WatchOptions& options,
   } catch (const os::SocketFailure& failure) {
     detail::fail("Watch: ", failure.what());
   }
-  thread_ = std::thread([this] { run(); });
 }
 
 Watch::Impl::~Impl() {
@@ -77,10 +77,14 @@ Watch::Impl::~Impl() {
     ends_ = true;
   }
   side_->wake();
-  thread_.join();
+  if (thread_.joinable())
+    thread_.join();
+  else
+    run();  // the system had no thread: here it says only that this process goes
 }
 
 void Watch::Impl::meet(Store& store, const std::string& host) {
+  thread_ = detail::start_thread("Watch: its thread", [this] { run(); });
   if (const auto* const server = dynamic_cast<watch::Server*>(side_.get())) {
     watch::Address address = server->address();
     address.host = host.empty() ? os::host_name() : host;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <condition_variable>
 #include <string>
-#include <system_error>
 #include <thread>
+
+#include "halftape/core/start_thread.h"
 
 namespace halftape::data::detail {
 
@@ -39,12 +40,11 @@ struct Threads::State {
 Threads::Threads() : state_(std::make_unique<State>()) {}
 Threads::~Threads() = default;
 void Threads::start(std::function<void()> work) {
-  try {
-    state_->threads.emplace_back(std::move(work));
-  } catch (const std::system_error& error) {
-    throw Error("DataLoader: thread " + std::to_string(size() + 1) + " does not start (" +
-                error.what() + "); ask for fewer workers, or raise the limit on threads");
-  }
+  // The vector starts the thread: where there is no memory for it, none runs that nobody joins.
+  halftape::detail::starting_thread(
+      "DataLoader: thread " + std::to_string(size() + 1),
+      [&] { state_->threads.emplace_back(std::move(work)); },
+      "ask for fewer workers, or raise the limit on threads");
 }
 void Threads::join() {
   for (std::thread& thread : state_->threads) thread.join();

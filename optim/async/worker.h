@@ -4,12 +4,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "halftape/core/check.h"
 #include "halftape/core/machine/flush_denormal.h"
+#include "halftape/core/start_thread.h"
 #include "halftape/optim/async/async_optimizer.h"
 
 namespace halftape::optim {
@@ -17,9 +16,8 @@ namespace halftape::optim {
 /// A thread that runs one task at a time beside its owner's.
 class AsyncOptimizer::Worker {
  public:
-  Worker() try : thread_([this] { serve(); }) {
-  } catch (const std::system_error& e) {
-    halftape::detail::fail("AsyncOptimizer: its thread cannot be started: ", e.what());
+  Worker()
+      : thread_(halftape::detail::start_thread("AsyncOptimizer: its thread", [this] { serve(); })) {
   }
   /// Waits for the running task; an exception that wait() did not fetch is lost.
   ~Worker() {

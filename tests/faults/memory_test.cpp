@@ -194,3 +194,22 @@ TEST_CASE("a loader or an asynchronous optimizer whose threads do not start says
                       std::make_unique<optim::SGD>(std::vector<Tensor>{w}, optim::SGDOptions(0.1))),
                   Error);
 }
+
+TEST_CASE("backward passes so deep that they need a thread say that it does not start") {
+  const Tensor x = ones({1}).requires_grad_();
+  std::function<void(int)> nested = [&](int depth) {
+    const AutoGradMode recording(true);
+    const Tensor y = x * 2;
+    if (depth > 0) y.register_hook([&, depth](const Tensor&) { nested(depth - 1); });
+    y.sum().backward();
+  };
+  {
+    const RefusedThreads refusing(1, true);
+    CHECK_THROWS_WITH_AS(nested(50), doctest::Contains("need a thread, which does not start ("),
+                         Error);
+    CHECK(refusing.refused());
+  }
+  x.mutable_grad() = Tensor();
+  nested(50);
+  CHECK(x.grad().item<double>() == 2 * 51);
+}
