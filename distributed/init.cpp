@@ -35,8 +35,8 @@ struct DefaultGroup {
   int64_t process = os::process_id();
 };
 DefaultGroup& the_default() {
-  static DefaultGroup one;
-  return one;
+  static auto* one = new DefaultGroup;  // NOLINT: statics may ask in their destructors
+  return *one;
 }
 
 /// A fork has none of the threads that would be joined: what its parent had is kept for ever.
@@ -197,6 +197,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& opti
   DefaultGroup& all = the_default();
   std::unique_lock lock(all.mutex);
   leave_to_parent(all);
+  static const AtTheEnd leftovers;  // a start that fails may leave a store
   HALFTAPE_CHECK(!all.group && !all.being_made,
                  "init_process_group: there is a default group already; call "
                  "destroy_process_group() first, or use new_process_group()");

@@ -274,7 +274,7 @@ ParamState& Optimizer::state(const Tensor& parameter) {
 }
 
 const ParamState& Optimizer::state_of(const Tensor& parameter) const {
-  static const ParamState none;
+  static const auto& none = *new ParamState;  // NOLINT: statics may ask in their destructors
   const auto found = state_.find(parameter.impl());
   return found == state_.end() ? none : found->second;
 }

@@ -18,8 +18,14 @@ struct Injection::Plan {
 
 namespace {
 
-std::mutex mutex;
-std::vector<std::shared_ptr<Injection::Plan>> plans;
+struct Planned {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Injection::Plan>> plans;
+};
+Planned& planned() {
+  static auto* all = new Planned;  // NOLINT: statics may plan in their destructors
+  return *all;
+}
 
 const Tensor& named(const Fault& fault,
                     const std::vector<std::pair<std::string, Tensor>>& parameters) {
@@ -62,23 +68,26 @@ void apply(Injection::Plan& plan, std::span<const Tensor> parameters) {
 }
 
 void apply_all(std::span<const Tensor> parameters) {
-  const std::lock_guard lock(mutex);
-  for (const auto& plan : plans) apply(*plan, parameters);
+  Planned& all = planned();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& plan : all.plans) apply(*plan, parameters);
 }
 
 }  // namespace
 
 Injection::Injection(std::shared_ptr<Plan> plan) : plan_(std::move(plan)) {
-  const std::lock_guard lock(mutex);
-  plans.push_back(plan_);
+  Planned& all = planned();
+  const std::lock_guard lock(all.mutex);
+  all.plans.push_back(plan_);
   set_gradient_hook(apply_all);
 }
 
 Injection::~Injection() {
   if (!plan_) return;
-  const std::lock_guard lock(mutex);
-  std::erase(plans, plan_);
-  if (plans.empty()) set_gradient_hook(nullptr);
+  Planned& all = planned();
+  const std::lock_guard lock(all.mutex);
+  std::erase(all.plans, plan_);
+  if (all.plans.empty()) set_gradient_hook(nullptr);
 }
 
 bool Injection::happened() const {

@@ -61,13 +61,16 @@ Tensor PrecisionPolicy::convert(const Tensor& x, Dtype dtype) {
 }
 
 AutocastState PrecisionPolicy::state() const {
-  static const auto lower = std::make_shared<const Policy>(Policy().set_all(Cast::Lower)),
-                    full = std::make_shared<const Policy>(Policy().set_all(Cast::Float32));
+  const auto make = [](Cast cast) {  // never to be destroyed: statics may ask in their destructors
+    return new auto(std::make_shared<const Policy>(Policy().set_all(cast)));  // NOLINT
+  };
+  static const auto* lower = make(Cast::Lower);
+  static const auto* full = make(Cast::Float32);
   AutocastState state = capture();
   for (AutocastState::PerDevice& d : state.devices) {
     d.enabled = true;
     if (is_16bit(compute_)) d.dtype = compute_;
-    d.policy = is_16bit(compute_) ? lower : full;
+    d.policy = is_16bit(compute_) ? *lower : *full;
   }
   return state;
 }

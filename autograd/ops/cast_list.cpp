@@ -9,7 +9,7 @@
 namespace halftape {
 
 std::span<const CastOp> cast_ops() {
-  static const std::vector<CastOp> all = [] {
+  static const auto& all = *new std::vector([] {  // NOLINT: for policies of dying statics
     std::vector<CastOp> ops{
 #define HALFTAPE_LISTED(op, category) cast_list::op,
         HALFTAPE_CAST_LIST(HALFTAPE_LISTED)
@@ -24,7 +24,7 @@ std::span<const CastOp> cast_ops() {
     for (const UnaryEntry& op : unary_ops()) add(op.called, op.cast);
     for (const BinaryEntry& op : binary_ops()) add(op.called, op.cast);
     return ops;
-  }();
+  }());
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,7 +119,8 @@ bool is_system_library(const std::string& binary) {
          name.starts_with("libstdc++") || name.starts_with("libc++");
 }
 
-const std::string kNoName = "a place without a name: without symbols or addr2line there is none";
+constexpr std::string_view kNoName =
+    "a place without a name: without symbols or addr2line there is none";
 
 /// Where no user's function has a name, the first place outside the binary of the library; "" for
 /// an empty origin.
@@ -145,7 +147,7 @@ std::string caller(const std::string& origin) {
     for (const Frame& frame : frames)
       if (&frame == &outermost || (frame.is_users() && !frame.is_in_header())) return frame.text();
   }
-  return outside.empty() ? kNoName : outside;
+  return outside.empty() ? std::string(kNoName) : outside;
 }
 
 /// For the end of an error's text.

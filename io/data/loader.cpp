@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 
 #include "halftape/core/contract/backend.h"
 
@@ -20,7 +21,7 @@ std::string worker_message(const std::exception_ptr& original) {
   }
 }
 
-const std::string kHigh = ".high", kSampler = "sampler.";
+constexpr std::string_view kHigh = ".high", kSampler = "sampler.";
 
 }  // namespace
 
@@ -43,11 +44,11 @@ std::map<std::string, double> to_dict(const LoaderState& state) {
   const auto add = [&](const std::string& name, uint64_t value) {
     const bool exact = value < uint64_t{1} << 53;
     dict[name] = static_cast<double>(exact ? value : value & 0xffffffff);
-    if (!exact) dict[name + kHigh] = static_cast<double>(value >> 32);
+    if (!exact) dict[name + std::string(kHigh)] = static_cast<double>(value >> 32);
   };
   add("epoch", state.epoch);
   add("in_epoch", state.in_epoch);
-  for (const auto& [name, value] : state.position) add(kSampler + name, value);
+  for (const auto& [name, value] : state.position) add(std::string(kSampler) + name, value);
   return dict;
 }
 
