@@ -14,24 +14,19 @@ namespace {
 /// * The folder of the program, or of libhalftape.so.
 /// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
 /// * The folders that the program's linker wrote into it, such as that of a build.
-/// A folder beside the program may belong to somebody else, as it does in /tmp. So the file in any
-/// but the last must belong to the program's owner, who is trusted already, or to root.
+/// Each of them may belong to somebody else: the folder beside a program in /tmp, or that of a
+/// build that was deleted and made again by another user. So the file must belong to the owner of
+/// this code, who is trusted already, or to root. Where that owner is unknown no place is safe.
 std::vector<std::filesystem::path> places_of(const std::string& library) {
-  std::vector<std::filesystem::path> all;
   const void* const here = reinterpret_cast<void*>(&places_of);
   const std::filesystem::path code = os::place_of(here).file;
-  if (code.is_absolute()) {
-    const std::filesystem::path folder = code.parent_path();
-    all.push_back(folder / library);
-    if (folder.filename() == "bin")
-      all.push_back(folder.parent_path() / HALFTAPE_LIB_FOLDER / library);
-    std::erase_if(all, [&](const auto& file) { return !os::is_as_safe_as(file, code); });
-  }
-  for (const std::filesystem::path& folder : os::run_path_of(here)) {
-    std::error_code unreadable;
-    if (std::filesystem::is_regular_file(folder / library, unreadable))
-      all.push_back(folder / library);
-  }
+  if (!code.is_absolute()) return {};
+  const std::filesystem::path beside = code.parent_path();
+  std::vector<std::filesystem::path> all{beside / library};
+  if (beside.filename() == "bin")
+    all.push_back(beside.parent_path() / HALFTAPE_LIB_FOLDER / library);
+  for (const std::filesystem::path& folder : os::run_path_of(here)) all.push_back(folder / library);
+  std::erase_if(all, [&](const auto& file) { return !os::is_as_safe_as(file, code); });
   return all;
 }
 

@@ -23,6 +23,8 @@ check() {
   if [ "$seen" = "$wanted" ]; then echo "$what: $seen"; else echo "$what: $seen, expected $wanted: $(cat "$folder/output")" && failed=1; fi
   remove
 }
+# What the program printed last.
+says() { grep -q "$1" "$folder/output" || { echo "the program does not say \"$1\": $(cat "$folder/output")" && failed=1; }; }
 place=$folder/place
 
 put "$place/bin" && plant "$place/here"
@@ -35,7 +37,7 @@ put "$place/bin" && plant "$place/here"
 check ignored "the folder of the name that the program is given" bash -c "exec -a '$place/here/program' '$place/bin/program'"
 put "$place/x" && plant "$place/lib"
 check ignored "lib beside the folder of a program that is not in bin" "$place/x/program"
-grep -q "HALFTAPE_CUDA_LIBRARY" "$folder/output" || { echo "the reason names no way out: $(cat "$folder/output")" && failed=1; }
+says "HALFTAPE_CUDA_LIBRARY names it"
 put "$place/x" && plant "$place/here"
 cd "$place"
 check ignored "a folder of the run path that is not absolute" "$place/x/program"
@@ -46,6 +48,9 @@ put "$place/x" && mkfifo "$place/x/libhalftape_cuda.so"
 check ignored "a pipe" "$place/x/program"
 put "$place/x" && plant "$place/x" && chmod o+w "$place/x/libhalftape_cuda.so"
 check ignored "a file that everybody may write" "$place/x/program"
+put "$place/x" && plant "$folder/linked" && chmod o+w "$folder/linked/libhalftape_cuda.so"
+check ignored "a file that everybody may write, in a folder of the run path" "$place/x/program"
+says "is not installed"
 if [ "$(id -u)" = 0 ]; then
   put "$place/x" && plant "$place/x" && chown 12345 "$place/x/libhalftape_cuda.so"
   check ignored "another user's file beside the program" "$place/x/program"
@@ -55,6 +60,10 @@ if [ "$(id -u)" = 0 ]; then
   check ignored "another user's link to our file" "$place/x/program"
   put "$place/bin" && plant "$place/lib" && chown 12345 "$place/lib/libhalftape_cuda.so"
   check ignored "another user's file in lib" "$place/bin/program"
+  # As after a build was deleted: whoever may write the folder that it was in makes another there.
+  put "$place/x" && plant "$folder/linked" && chown -R 12345 "$folder/linked"
+  check ignored "another user's file in a folder of the run path" "$place/x/program"
+  says "is not installed"
   # A real user that is not the effective one: so the kernel starts it as a program with the set-user-ID bit.
   if command -v setpriv >/dev/null; then
     put "$place/x" && plant "$place/here"
@@ -73,6 +82,12 @@ put "$place/bin" && plant "$place/lib"
 check loaded "lib beside the program's bin" "$place/bin/program"
 put "$place/x" && plant "$folder/linked"
 check loaded "a folder that the program's linker wrote into it" "$place/x/program"
+if [ "$(id -u)" = 0 ]; then
+  put "$place/x" && chown 12345 "$place/x/program" && plant "$folder/linked"
+  check loaded "root's file in a folder of the run path, for a user's program" "$place/x/program"
+  put "$place/x" && chown 12345 "$place/x/program" && plant "$folder/linked" && chown -R 12345 "$folder/linked"
+  check loaded "a user's own file in a folder of the run path, for the user's program" "$place/x/program"
+fi
 put "$place/x" && plant "$place/here"
 HALFTAPE_CUDA_LIBRARY=$place/here/libhalftape_cuda.so check loaded "HALFTAPE_CUDA_LIBRARY" "$place/x/program"
 exit $failed
