@@ -12,8 +12,7 @@ inline constexpr int kFirstBin = -48, kLastBin = 15;
 
 /// ledger.csv, overflows.csv, alarms.csv and an event file for TensorBoard. ledger.csv has a line
 /// for each place and sampled step: total = zero + subnormal + normal + large + inf + nan, and the
-/// bins sum up to subnormal + normal + large. Throws what
-/// report::write_page throws, and FileError.
+/// bins sum up to subnormal + normal + large. Throws FileError.
 void write_files(const std::filesystem::path& folder, const LabRun& run);
 
 /// Numbers of one class of their own dtype in `counts`.

@@ -43,5 +43,5 @@ refused "a trace and a training" "excludes" --trace constant.csv --epochs 2
 refused "a trace and a seed" "excludes" --trace constant.csv --seed 1
 refused "a device that is none" "gpu" --device gpu
 refused "an interval below 0" "growth-interval" --growth-interval -1
-refused "a report in no folder" "--out: cannot write" --out nowhere/page.html
+refused "a report in no folder" "--out: page: .*nowhere/page.html: " --out nowhere/page.html
 echo "scaling_laws keeps its promises"

@@ -1,15 +1,9 @@
 // Pages written whole or not at all, and how they look.
 #include "file.h"
 
-#include <fmt/format.h>
+#include <halftape/halftape.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
-#include <random>
-#include <stdexcept>
-#include <system_error>
-#include <utility>
+#include <string_view>
 
 namespace report {
 namespace {
@@ -78,49 +72,11 @@ code { font: 14px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mon
   .charts, table, dl, svg { break-inside: avoid; } }
 )css";
 
-namespace fs = std::filesystem;
-
-[[noreturn]] void fail(const std::string& path, const std::string& reason) {
-  throw std::runtime_error(fmt::format("cannot write {}: {}", path, reason));
-}
-
-std::string system_reason() { return std::generic_category().message(errno); }
-
-/// A new file beside `path`, to become `path` when it is complete.
-struct Temporary {
-  explicit Temporary(const std::string& path)
-      : name(fmt::format("{}.{:08x}.tmp", path, std::random_device{}())) {
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (fs::is_directory(status)) fail(path, "it is a folder");
-    if (fs::exists(status) && !fs::is_regular_file(status)) fail(path, "it is not a regular file");
-    file = std::fopen(name.c_str(), "wb");
-    if (!file) fail(path, system_reason());
-  }
-  ~Temporary() {
-    if (file) std::fclose(file);
-    std::error_code error;
-    fs::remove(name, error);  // finds nothing once it was renamed
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  std::string name;
-  std::FILE* file = nullptr;
-};
-
 }  // namespace
 
-void check_writable(const std::string& path) { const Temporary probe(path); }
-
+void check_writable(const std::string& path) { const halftape::OutputFile probe("page", path); }
 void write_page(const std::string& path, const std::string& text) {
-  Temporary temporary(path);
-  if (std::fwrite(text.data(), 1, text.size(), temporary.file) != text.size())
-    fail(path, system_reason());
-  if (std::fclose(std::exchange(temporary.file, nullptr)) != 0) fail(path, system_reason());
-  std::error_code error;
-  fs::rename(temporary.name, path, error);
-  if (error) fail(path, error.message());
+  halftape::write_file("page", path, text);
 }
 
 void open_page(Page& page, std::string_view title, std::string_view style) {

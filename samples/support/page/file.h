@@ -12,11 +12,9 @@ namespace report {
 /// its first heading. The caller ends it with "</body></html>".
 void open_page(Page& page, std::string_view title, std::string_view style = {});
 
-/// Throws std::runtime_error, as write_page would, when `path` cannot be written; leaves nothing
-/// behind.
+/// Throws what write_page() would if `path` cannot be written; leaves nothing behind.
 void check_writable(const std::string& path);
-
-/// The file appears whole or not at all. Throws std::runtime_error with path and reason.
+/// Writes a file as halftape::OutputFile does: whole or not at all. Throws halftape::FileError.
 void write_page(const std::string& path, const std::string& text);
 
 }  // namespace report
