@@ -10,6 +10,7 @@
 
 #include "halftape/tests/faults/places.h"
 #include "halftape/tests/faults/run.h"
+#include "halftape/tests/faults/writers.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
@@ -26,62 +27,11 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Something that is written as a whole file, in two versions.
-struct Writer {
-  std::string name;
-  std::function<void(const fs::path&, int)> save;
-};
-
 /// The generators' state is a part of all checkpoints.
 void seed() {
   manual_seed(7);
   (void)rand({1});
 }
-
-data::samplers::RandomSampler sampler_of(int version) {
-  manual_seed(5);
-  data::samplers::RandomSampler sampler(20);
-  sampler.reset({});
-  for (int i = 0; i <= version; ++i) (void)sampler.next(3);
-  return sampler;
-}
-
-const Writer kWriters[] = {
-    {"state.safetensors",
-     [](const fs::path& path, int version) {
-       static const Run runs[] = {Run(3), Run(5)};
-       runs[version].state.save(path);
-     }},
-    {"tensors.safetensors",
-     [](const fs::path& path, int version) {
-       safetensors::save_file({{"a", full({3}, version)}, {"b", arange(5 - version)}}, path);
-     }},
-    {"x.npy", [](const fs::path& path, int version) { npy::save(path, full({4}, version)); }},
-    {"x.png",
-     [](const fs::path& path, int version) {
-       image::save(path, full({3, 4, 5}, 0.5 * version));
-     }},
-    {"plain.npz",
-     [](const fs::path& path, int version) {
-       npy::savez(path, {{"a", full({3}, version)}, {"b", arange(5 - version)}});
-     }},
-    {"packed.npz",
-     [](const fs::path& path, int version) {
-       npy::savez_compressed(path, {{"a", full({3}, version)}, {"b", arange(5 - version)}});
-     }},
-    {"x.pt",
-     [](const fs::path& path, int version) {
-       pt::save_file({{"a", full({3}, version)}, {"b", arange(5 - version)}}, path);
-     }},
-    {"optimizer",
-     [](const fs::path& path, int version) {
-       const Tensor weight = ones({3}, requires_grad());
-       optim::Adam adam({weight}, optim::AdamOptions(0.1));
-       for (int i = 0; i <= version; ++i) weight.sum().backward(), adam.step();
-       halftape::save(adam, path);
-     }},
-    {"sampler",
-     [](const fs::path& path, int version) { halftape::save(sampler_of(version), path); }}};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include "halftape/tests/faults/history.h"
 #include "halftape/tests/faults/run.h"
+#include "halftape/tests/faults/writers.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
@@ -107,6 +108,37 @@ TEST_CASE("after a power failure the last checkpoint or the one under way is fou
     all += states;
   }
   if (most_states() >= kDefaultStates) CHECK(all > 10'000);
+}
+
+TEST_CASE("after a power failure a file of any format is the former or the new one, whole") {
+  int64_t all = 0;
+  for (const Writer& writer : kWriters) {
+    CAPTURE(writer.name);
+    const TempFolder folder;
+    const fs::path path = folder / writer.name;
+    std::vector<std::string> saved_as;
+    std::vector<Change> changes;
+    {
+      Recording recording(folder.path());
+      for (const int version : {0, 1}) {
+        writer.save(path, version);
+        recording.mark(version + 1);
+        saved_as.push_back(read_bytes(path));
+      }
+      changes = recording.changes();
+    }
+    const int64_t states = after_power_failures(
+        folder.path(), changes, most_states(), [&](const Disk& disk, int64_t saved) {
+          CAPTURE(saved);
+          const auto found = disk.find(path.string());
+          const std::string bytes = found == disk.end() ? "" : found->second.value();
+          CHECK((bytes == saved_as[1] || (saved < 2 && bytes == saved_as[0]) ||
+                 (saved == 0 && found == disk.end())));
+        });
+    MESSAGE(writer.name, ": ", states, " states at ", changes.size(), " points");
+    all += states;
+  }
+  CHECK(all > 500);
 }
 
 TEST_CASE("after a power failure a run log has whole rows, and goes on") {
