@@ -35,11 +35,12 @@ uint64_t seed() {
 }  // namespace
 
 TEST_CASE("the readers take the seeds") {
-  for (const fuzz::Target& target : fuzz::reader_targets()) {
-    const std::string name(target.name);
-    CAPTURE(name);
-    for (const std::string& seed : target.seeds()) CHECK(fuzz::run(target, seed));
-  }
+  for (const auto& targets : {fuzz::reader_targets(), fuzz::archive_targets()})
+    for (const fuzz::Target& target : targets) {
+      const std::string name(target.name);
+      CAPTURE(name);
+      for (const std::string& seed : target.seeds()) CHECK(fuzz::run(target, seed));
+    }
 }
 
 TEST_CASE("fuzzing finds nothing") {

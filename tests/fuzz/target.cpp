@@ -60,8 +60,8 @@ void change(std::string& text, const std::vector<std::string>& seeds, std::mt199
 std::span<const Target> targets() {
   static const std::vector<Target> all = [] {
     std::vector<Target> list;
-    for (const auto& part :
-         {reader_targets(), connection_targets(), state_targets(), program_targets()})
+    for (const auto& part : {reader_targets(), archive_targets(), connection_targets(),
+                             state_targets(), program_targets()})
       list.insert(list.end(), part.begin(), part.end());
     return list;
   }();

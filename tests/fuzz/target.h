@@ -25,9 +25,10 @@ struct Target {
   std::vector<std::string> (*seeds)();
 };
 
-/// Readers of files, connections, saved states, and programs of calls.
+/// Readers of files, archives, connections, saved states, and programs of calls.
 std::span<const Target> targets();
 std::span<const Target> reader_targets();
+std::span<const Target> archive_targets();
 /// Empty where there are no sockets.
 std::span<const Target> connection_targets();
 std::span<const Target> state_targets();
