@@ -23,15 +23,18 @@ set(guards
     "Trace::Span(\"forward\")"
     "cuda::StreamGuard{stream}"
     "optim::AveragedModel::Swapped(averaged, model)"
-    "optim::FreshStatistics{model}")
+    "optim::FreshStatistics{model}"
+    "RandomScope{get_random_state()}"
+    "ddp.no_sync()")
 
 set(source ${WORK}/discarded_guards.cpp)
-set(first 5)  # the line of the first guard
+set(first 6)  # the line of the first guard
 string(REPLACE ";" ";\n" lines "${guards}")
 file(WRITE ${source} "#include <halftape/halftape.h>
 using namespace halftape;
 void f([[maybe_unused]] amp::CastPlan& plan, amp::GradScaler& scaler, optim::Optimizer& optimizer, const Tensor& loss,
-       [[maybe_unused]] const cuda::Stream& stream, optim::AveragedModel& averaged, [[maybe_unused]] nn::Module& model) {
+       [[maybe_unused]] const cuda::Stream& stream, optim::AveragedModel& averaged, [[maybe_unused]] nn::Module& model,
+       distributed::DistributedDataParallel& ddp) {
 ${lines};
 const amp::autocast region(kCPU, kFloat16);
 }\n")
