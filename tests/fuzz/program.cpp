@@ -112,7 +112,37 @@ void Program::view() {
   Plain p = r.plain;
   Tensor t = r.tensor;
   const int64_t d = any_dim(p);
-  switch (in_.below(8)) {
+  switch (in_.below(11)) {
+    case 8: {  // squeeze
+      if (p.dim() == 0) return;
+      trace_ << " squeeze(" << d << ")";
+      t = t.squeeze(d);
+      if (p.sizes[d] != 1) break;
+      p.sizes.erase(p.sizes.begin() + d);
+      p.strides.erase(p.strides.begin() + d);
+      break;
+    }
+    case 9: {  // movedim
+      if (p.dim() == 0) return;
+      const int64_t e = any_dim(p);
+      trace_ << " movedim(" << d << ", " << e << ")";
+      t = t.movedim(d, e);
+      for (Index* of : {&p.sizes, &p.strides}) {
+        const int64_t moved = (*of)[d];
+        of->erase(of->begin() + d);
+        of->insert(of->begin() + e, moved);
+      }
+      break;
+    }
+    case 10: {  // the last part of a split
+      if (p.dim() == 0 || p.sizes[d] == 0) return;
+      const int64_t size = in_.between(1, 2), from = (p.sizes[d] - 1) / size * size;
+      trace_ << " split(" << size << ", " << d << ")";
+      t = t.split(size, d).back();
+      p.offset += from * p.strides[d];
+      p.sizes[d] -= from;
+      break;
+    }
     case 0: {  // slice
       if (p.dim() == 0) return;
       const int64_t from = in_.between(0, p.sizes[d]), to = in_.between(from, p.sizes[d]);

@@ -34,6 +34,7 @@ class Program {
     const char* why;
   };
   struct Operation;
+  struct Function;
 
   /// One instruction; false if the library refused it.
   bool step();
@@ -43,6 +44,7 @@ class Program {
   void keep(Tensor tensor, Plain plain);
   int64_t any_dim(const Plain& p);
   const Operation& operation();
+  const Function& function();
   /// Writes f of every index, values of the dtype `from`, into `to`: all are read before one is
   /// written.
   static void write_all(const Plain& to, Dtype from, const std::function<double(const Index&)>& f);

@@ -4,6 +4,8 @@
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "halftape/halftape.h"
 #include "program.h"
@@ -14,7 +16,8 @@ struct Program::Operation {
   const char* name;
   double (*f)(double, double);
   Tensor (*call)(const Tensor&, const Tensor&);
-  Tensor& (*in_place)(Tensor&, const Tensor&);
+  Tensor& (*in_place)(Tensor&, const Tensor&) = nullptr;
+  bool compares = false;  // gives bools
 };
 
 const Program::Operation& Program::operation() {
@@ -29,7 +32,23 @@ const Program::Operation& Program::operation() {
        [](const Tensor& a, const Tensor& b) { return a - b; },
        [](Tensor& a, const Tensor& b) -> Tensor& { return a.sub_(b); }},
       {"maximum", [](double a, double b) { return std::max(a, b); },
-       [](const Tensor& a, const Tensor& b) { return maximum(a, b); }, nullptr}};
+       [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+      {"minimum", [](double a, double b) { return std::min(a, b); },
+       [](const Tensor& a, const Tensor& b) { return minimum(a, b); }},
+      {"eq", [](double a, double b) -> double { return a == b; },
+       [](const Tensor& a, const Tensor& b) { return a.eq(b); }, nullptr, true},
+      {"ne", [](double a, double b) -> double { return a != b; },
+       [](const Tensor& a, const Tensor& b) { return a.ne(b); }, nullptr, true},
+      {"lt", [](double a, double b) -> double { return a < b; },
+       [](const Tensor& a, const Tensor& b) { return a.lt(b); }, nullptr, true},
+      {"ge", [](double a, double b) -> double { return a >= b; },
+       [](const Tensor& a, const Tensor& b) { return a.ge(b); }, nullptr, true},
+      {"logical_and", [](double a, double b) -> double { return a != 0 && b != 0; },
+       [](const Tensor& a, const Tensor& b) { return logical_and(a, b); }, nullptr, true},
+      {"logical_or", [](double a, double b) -> double { return a != 0 || b != 0; },
+       [](const Tensor& a, const Tensor& b) { return logical_or(a, b); }, nullptr, true},
+      {"logical_xor", [](double a, double b) -> double { return (a != 0) != (b != 0); },
+       [](const Tensor& a, const Tensor& b) { return logical_xor(a, b); }, nullptr, true}};
   return kOperations[in_.below(std::size(kOperations))];
 }
 
@@ -40,8 +59,37 @@ void Program::binary() {
   const Tensor y = op.call(a.tensor, b.tensor);
   const auto sizes = broadcast(a.plain.sizes, b.plain.sizes);
   if (!sizes) throw MustRefuse{"shapes that do not fit"};
-  keep(y, computed(result_dtype(a.plain, b.plain), *sizes,
+  keep(y, computed(op.compares ? kBool : result_dtype(a.plain, b.plain), *sizes,
                    [&](const Index& i) { return op.f(a.plain.value(i), b.plain.value(i)); }));
+}
+
+struct Program::Function {
+  const char* name;
+  double (*f)(double);
+  Tensor (*call)(const Tensor&);
+  Tensor& (*in_place)(Tensor&) = nullptr;
+};
+
+const Program::Function& Program::function() {
+  static const Function kFunctions[] = {
+      {"neg", [](double v) { return -v; }, [](const Tensor& x) { return -x; },
+       [](Tensor& x) -> Tensor& { return x.neg_(); }},
+      {"relu", [](double v) { return v > 0 ? v : 0; }, [](const Tensor& x) { return relu(x); },
+       [](Tensor& x) -> Tensor& { return relu_(x); }},
+      {"abs", [](double v) { return std::abs(v); }, [](const Tensor& x) { return x.abs(); },
+       [](Tensor& x) -> Tensor& { return x.abs_(); }},
+      {"sign", [](double v) -> double { return (v > 0) - (v < 0); },
+       [](const Tensor& x) { return x.sign(); }, [](Tensor& x) -> Tensor& { return x.sign_(); }},
+      {"square", [](double v) { return v * v; }, [](const Tensor& x) { return x.square(); },
+       [](Tensor& x) -> Tensor& { return x.square_(); }},
+      {"clamp", [](double v) { return std::clamp(v, -1., 2.); },
+       [](const Tensor& x) { return x.clamp(x.dtype() == kUInt8 ? 0 : -1, 2); },
+       [](Tensor& x) -> Tensor& { return x.clamp_(x.dtype() == kUInt8 ? 0 : -1, 2); }},
+      {"floor", [](double v) { return v; }, [](const Tensor& x) { return x.floor(); }},
+      {"round", [](double v) { return v; }, [](const Tensor& x) { return x.round(); }},
+      {"zero", [](double) { return 0.; }, [](const Tensor& x) { return zeros_like(x); },
+       [](Tensor& x) -> Tensor& { return x.zero_(); }}};
+  return kFunctions[in_.below(std::size(kFunctions))];
 }
 
 void Program::write_all(const Plain& to, Dtype from, const std::function<double(const Index&)>& f) {
@@ -64,7 +112,7 @@ void Program::assign() {
       throw MustRefuse{"a shape that does not fit"};
   };
   const auto value = [&](const Index& i) { return from.plain.value(i); };
-  switch (in_.below(4)) {
+  switch (in_.below(5)) {
     case 0:
       trace_ << " copy_(" << to.tensor.sizes() << ", " << from.tensor.sizes() << ")";
       to.tensor.copy_(from.tensor);
@@ -76,6 +124,15 @@ void Program::assign() {
       trace_ << " fill_(" << number << ")";
       to.tensor.fill_(number);
       write_all(to.plain, kFloat64, [&](const Index&) { return number; });
+      break;
+    }
+    case 2: {
+      const Function& op = function();
+      if (!op.in_place || to.plain.dtype == kBool) return;
+      trace_ << ' ' << op.name << "_(" << to.tensor.sizes() << ")";
+      op.in_place(to.tensor);
+      write_all(to.plain, to.plain.dtype,
+                [&](const Index& i) { return stored(op.f(to.plain.value(i)), to.plain.dtype); });
       break;
     }
     default: {
@@ -95,21 +152,33 @@ void Program::assign() {
 void Program::unary() {
   const Register x = any();
   const Plain& p = x.plain;
-  const bool arithmetic = p.dtype != kBool;
   const auto map = [&](Dtype dtype, auto f) {
     return computed(dtype, p.sizes, [&](const Index& i) { return f((*p.storage)[p.at(i)]); });
   };
-  switch (in_.below(6)) {
+  switch (in_.below(8)) {
     case 0:
-      if (!arithmetic) return;
-      trace_ << " neg";
-      keep(-x.tensor, map(p.dtype, [](double v) { return -v; }));
-      break;
     case 1:
-      if (!arithmetic) return;
-      trace_ << " relu";
-      keep(relu(x.tensor), map(p.dtype, [](double v) { return v > 0 ? v : 0; }));
+    case 6: {
+      if (p.dtype == kBool) return;
+      const Function& op = function();
+      trace_ << ' ' << op.name;
+      keep(op.call(x.tensor), map(p.dtype, op.f));
       break;
+    }
+    case 7: {
+      if (p.dim() == 0) return;
+      const int64_t d = any_dim(p);
+      trace_ << " sort(" << d << ")";
+      const Tensor y = std::get<0>(x.tensor.sort(d));
+      keep(y, computed(p.dtype, p.sizes, [&](Index i) {
+             const int64_t place = std::exchange(i[d], 0);
+             std::vector<double> line;
+             for (; i[d] < p.sizes[d]; ++i[d]) line.push_back((*p.storage)[p.at(i)]);
+             std::ranges::sort(line);
+             return line[place];
+           }));
+      break;
+    }
     case 2: {
       const Dtype dtype = any_dtype();
       trace_ << " to(" << dtype << ")";
@@ -161,7 +230,29 @@ void Program::reduce() {
       return sum;
     });
   };
-  switch (in_.below(3)) {
+  switch (in_.below(7)) {
+    case 3: {
+      trace_ << " amin(" << d << ")";
+      const Tensor y = x.tensor.amin(Dims{d});
+      if (p.sizes[d] == 0 && product(kept) > 0) throw MustRefuse{"the least of nothing"};
+      keep(y, fold(p.dtype, 1e300, [](double a, double b) { return std::min(a, b); }));
+      break;
+    }
+    case 4:
+      trace_ << " any(" << d << ")";
+      keep(x.tensor.any(Dims{d}),
+           fold(kBool, 0, [](double a, double b) -> double { return a != 0 || b != 0; }));
+      break;
+    case 5:
+      trace_ << " all(" << d << ")";
+      keep(x.tensor.all(Dims{d}),
+           fold(kBool, 1, [](double a, double b) -> double { return a != 0 && b != 0; }));
+      break;
+    case 6:
+      trace_ << " count_nonzero(" << d << ")";
+      keep(x.tensor.count_nonzero(Dims{d}),
+           fold(kInt64, 0, [](double a, double b) { return a + (b != 0); }));
+      break;
     case 0:
       trace_ << " sum(" << d << ")";
       keep(x.tensor.sum(Dims{d}), fold(sum_dtype(p.dtype), 0, std::plus<>()));
