@@ -181,8 +181,14 @@ bool read_idx(std::string_view input) {
   return true;
 }
 std::vector<std::string> idx_seeds() {
-  std::string file("\0\0\0\x08\x03\0\0\0\2\0\0\0\3\0\0\0\3", 17);
-  return {file + std::string(18, '\x40')};
+  const std::string file =
+      std::string("\0\0\x08\x03\0\0\0\2\0\0\0\3\0\0\0\3", 16) + std::string(18, '\x40');
+  std::vector<std::string> seeds{'\0' + file};
+  if (can_inflate())  // the time in the header of gzip is where IDX has the number of labels
+    seeds.push_back(std::string("\0\x1f\x8b\x08\0\0\0\0\2\0\xff", 11) + deflated(file) +
+                    little_endian(crc32(file.data(), file.size()), 4) +
+                    little_endian(file.size(), 4));
+  return seeds;
 }
 
 bool read_csv_text(std::string_view input) {
