@@ -276,7 +276,8 @@ TEST_CASE("the memory of attention is linear in its length, with a mask for all 
     return cpu::max_memory_allocated() - before;
   };
   // Each thread that gets work has memory of its own, and of two one may come too late for any.
-  CHECK(peak(4096, 1) <= 8 * peak(512, 1));
+  // Shorter ones are one block, whose memory depends on the level of the CPU.
+  CHECK(peak(4096, 1) <= 2 * peak(2048, 1));
   // bytes: less than half a bool for each score
   CHECK(peak(4096, 2) < int64_t{2} * 2 * 4096 * 4096 / 2);
 }
