@@ -83,7 +83,7 @@ TEST_CASE(
 TEST_CASE("what is no complete row is kept beside the log, and a warning says so") {
   TempFolder folder;
   const halftape::testing::Warnings warnings;
-  const std::string good = "step,text\n0,1\n", rows = good + "1,\"2,\nand no end";
+  const std::string good = "step,text\n0,1\n", rows = good + "1,\"2,\nand\nno end";
   write_bytes(folder / "log.csv", rows);
   RunLog log(folder / "log.csv");
   CHECK(read_bytes(folder / "log.csv") == good);
