@@ -105,7 +105,8 @@ Worst worst_of(const Function& f, uint64_t stride) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const uint64_t stride = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const uint64_t given = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
+  const uint64_t stride = given == 0 ? 1 : given;
   halftape::set_num_threads(1);
   const halftape::NoGradGuard no_grad;
   const std::string which = stride > 1
@@ -113,7 +114,7 @@ int main(int argc, char** argv) {
                                 : std::string("every float32 argument");
   std::printf(
       "# How far functions are off in float32\n\n"
-      "Made by `scripts/ulp_table`, which compares %s, subnormal numbers, infinities\n"
+      "Made by `scripts/ulp_table %s`, which compares %s, subnormal numbers, infinities\n"
       "and NaN among them, with the standard library's double. An ulp is a unit in the last place "
       "of\nthe exact result; a correctly rounded one is within 0.5. Any level of the instruction "
       "set with\nfused multiply-add gives the same bits; without it one of some ten million "
@@ -121,10 +122,10 @@ int main(int argc, char** argv) {
       "may differ.\n\n"
       "| function | largest error, ulp | at x | not the nearest float |\n"
       "| --- | ---: | ---: | ---: |\n",
-      which.c_str());
+      std::to_string(stride).c_str(), which.c_str());
   int failures = 0;
   for (const Function& f : kFunctions) {
-    const Worst w = worst_of(f, stride == 0 ? 1 : stride);
+    const Worst w = worst_of(f, stride);
     std::printf("| %s | %.4f | %.9g | %.4f %% |\n", f.name, w.error, static_cast<double>(w.at),
                 100.0 * static_cast<double>(w.not_nearest) / static_cast<double>(w.count));
     std::fflush(stdout);
