@@ -74,7 +74,7 @@ std::optional<std::vector<std::string>> events_of(const std::string& bytes) {
 TEST_CASE("a run log that fails anywhere has whole rows, and goes on when it can") {
   std::optional<TempFolder> folder;
   const std::vector<std::string> rows{"2,0\n", "3,0\n", "4,0\n", "5,0\n"};
-  // New; continued; with a row that a kill left open; with a cell.
+  // New; continued; with a row that a kill left open, in a number or in a text.
   for (const std::string before :
        {"", "step,x\n1,0\n", "step,x\n1,0\n2,12", "step,x\n1,0\n\"\n2"}) {
     CAPTURE(before);

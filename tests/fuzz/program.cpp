@@ -113,7 +113,7 @@ void Program::view() {
   Tensor t = r.tensor;
   const int64_t d = any_dim(p);
   switch (in_.below(11)) {
-    case 8: {  // squeeze
+    case 0: {  // squeeze
       if (p.dim() == 0) return;
       trace_ << " squeeze(" << d << ")";
       t = t.squeeze(d);
@@ -122,7 +122,7 @@ void Program::view() {
       p.strides.erase(p.strides.begin() + d);
       break;
     }
-    case 9: {  // movedim
+    case 1: {  // movedim
       if (p.dim() == 0) return;
       const int64_t e = any_dim(p);
       trace_ << " movedim(" << d << ", " << e << ")";
@@ -134,7 +134,7 @@ void Program::view() {
       }
       break;
     }
-    case 10: {  // the last part of a split
+    case 2: {  // the last part of a split
       if (p.dim() == 0 || p.sizes[d] == 0) return;
       const int64_t size = in_.between(1, 2), from = (p.sizes[d] - 1) / size * size;
       trace_ << " split(" << size << ", " << d << ")";
@@ -143,7 +143,7 @@ void Program::view() {
       p.sizes[d] -= from;
       break;
     }
-    case 0: {  // slice
+    case 3: {  // slice
       if (p.dim() == 0) return;
       const int64_t from = in_.between(0, p.sizes[d]), to = in_.between(from, p.sizes[d]);
       const int64_t step = in_.between(1, 2);
@@ -154,7 +154,7 @@ void Program::view() {
       p.strides[d] *= step;
       break;
     }
-    case 1: {  // select
+    case 4: {  // select
       if (p.dim() == 0 || p.sizes[d] == 0) return;
       const int64_t i = in_.below(p.sizes[d]);
       trace_ << " select(" << d << ", " << i << ")";
@@ -164,7 +164,7 @@ void Program::view() {
       p.strides.erase(p.strides.begin() + d);
       break;
     }
-    case 2: {  // transpose
+    case 5: {  // transpose
       const int64_t e = any_dim(p);
       if (p.dim() == 0) return;
       trace_ << " transpose(" << d << ", " << e << ")";
@@ -173,7 +173,7 @@ void Program::view() {
       std::swap(p.strides[d], p.strides[e]);
       break;
     }
-    case 3: {  // expand
+    case 6: {  // expand
       Index sizes = p.sizes;
       for (int64_t& n : sizes)
         if (n == 1) n = in_.between(0, 3);
@@ -187,7 +187,7 @@ void Program::view() {
       p.strides = strides;
       break;
     }
-    case 4: {  // unsqueeze
+    case 7: {  // unsqueeze
       const int64_t at = in_.between(0, p.dim());
       if (p.dim() > 3) return;
       trace_ << " unsqueeze(" << at << ")";
@@ -196,7 +196,7 @@ void Program::view() {
       p.strides.insert(p.strides.begin() + at, 0);
       break;
     }
-    case 5: {  // diagonal
+    case 8: {  // diagonal
       if (p.dim() < 2) return;
       const int64_t e = d == 0 ? 1 : 0, a = std::min(d, e), b = std::max(d, e);
       const int64_t shift = in_.between(0, 1);
@@ -213,7 +213,7 @@ void Program::view() {
       p.strides.push_back(stride);
       break;
     }
-    case 6: {  // windows that overlap
+    case 9: {  // windows that overlap
       if (p.dim() == 0 || p.dim() > 3) return;
       const int64_t size = in_.between(1, 2);
       if (p.sizes[d] < size) return;

@@ -158,14 +158,14 @@ void Program::unary() {
   switch (in_.below(8)) {
     case 0:
     case 1:
-    case 6: {
+    case 2: {
       if (p.dtype == kBool) return;
       const Function& op = function();
       trace_ << ' ' << op.name;
       keep(op.call(x.tensor), map(p.dtype, op.f));
       break;
     }
-    case 7: {
+    case 3: {
       if (p.dim() == 0) return;
       const int64_t d = any_dim(p);
       trace_ << " sort(" << d << ")";
@@ -179,7 +179,7 @@ void Program::unary() {
            }));
       break;
     }
-    case 2: {
+    case 4: {
       const Dtype dtype = any_dtype();
       trace_ << " to(" << dtype << ")";
       const bool negative = std::ranges::any_of(*p.storage, [](double v) { return v < 0; });
@@ -188,11 +188,11 @@ void Program::unary() {
            map(dtype, [&](double v) { return stored(v, dtype, p.dtype); }));
       break;
     }
-    case 3:
+    case 5:
       trace_ << " clone";
       keep(x.tensor.clone(), map(p.dtype, [](double v) { return v; }));
       break;
-    case 4: {
+    case 6: {
       const int64_t d = any_dim(p);
       trace_ << " flip(" << d << ")";
       Tensor y = x.tensor.flip({d});
@@ -231,33 +231,33 @@ void Program::reduce() {
     });
   };
   switch (in_.below(7)) {
-    case 3: {
+    case 0: {
       trace_ << " amin(" << d << ")";
       const Tensor y = x.tensor.amin(Dims{d});
       if (p.sizes[d] == 0 && product(kept) > 0) throw MustRefuse{"the least of nothing"};
       keep(y, fold(p.dtype, 1e300, [](double a, double b) { return std::min(a, b); }));
       break;
     }
-    case 4:
+    case 1:
       trace_ << " any(" << d << ")";
       keep(x.tensor.any(Dims{d}),
            fold(kBool, 0, [](double a, double b) -> double { return a != 0 || b != 0; }));
       break;
-    case 5:
+    case 2:
       trace_ << " all(" << d << ")";
       keep(x.tensor.all(Dims{d}),
            fold(kBool, 1, [](double a, double b) -> double { return a != 0 && b != 0; }));
       break;
-    case 6:
+    case 3:
       trace_ << " count_nonzero(" << d << ")";
       keep(x.tensor.count_nonzero(Dims{d}),
            fold(kInt64, 0, [](double a, double b) { return a + (b != 0); }));
       break;
-    case 0:
+    case 4:
       trace_ << " sum(" << d << ")";
       keep(x.tensor.sum(Dims{d}), fold(sum_dtype(p.dtype), 0, std::plus<>()));
       break;
-    case 1: {
+    case 5: {
       trace_ << " amax(" << d << ")";
       const Tensor y = x.tensor.amax(Dims{d});
       if (p.sizes[d] == 0 && product(kept) > 0) throw MustRefuse{"the largest of nothing"};
