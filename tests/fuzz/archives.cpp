@@ -103,6 +103,42 @@ Kind sampler(Make make) {
           }};
 }
 
+/// Chunks of three numbers, read ahead; the samplers are saved with the place in a chunk.
+struct Chunks : data::datasets::ChunkDataReader<size_t> {
+  std::vector<size_t> read_chunk(size_t chunk) override {
+    return {3 * chunk, 3 * chunk + 1, 3 * chunk + 2};
+  }
+  size_t chunk_count() override { return 4; }
+  void reset() override {}
+};
+template <class Order>
+Kind chunks(Order of_chunks, Order of_examples) {
+  using Dataset = data::datasets::ChunkDataset<Chunks, Order, Order>;
+  const auto made = [=] {
+    return std::make_unique<Dataset>(Chunks(), of_chunks, of_examples,
+                                     data::datasets::ChunkDatasetOptions(1, 2));
+  };
+  return {[made](const std::string& bytes) {
+            const auto dataset = made();
+            (void)dataset->get_batch();
+            load_into(*dataset, bytes, [](Dataset& loaded) {
+              loaded.reset();
+              size_t seen = 0;
+              while (const auto batch = loaded.get_batch()) {
+                seen += batch->size();
+                for (const size_t number : *batch)
+                  if (number >= 12) throw Finding("an example that is in no chunk");
+              }
+              if (seen > 12) throw Finding("an epoch of more examples than there are");
+            });
+          },
+          [made] {
+            const auto dataset = made();
+            (void)dataset->get_batch();
+            return bytes_of(*dataset);
+          }};
+}
+
 nn::Sequential model() { return nn::Sequential{nn::Linear(2, 3), nn::BatchNorm1d(3)}; }
 
 struct Trained {
@@ -124,6 +160,8 @@ const std::vector<Kind>& kinds() {
       sampler([] { return DistributedRandomSampler(10, 2, 1); }),
       sampler([] { return DistributedBatchSampler(RandomSampler(10, uint64_t{3}), 2); }),
       sampler([] { return StreamSampler(10); }),
+      chunks(SequentialSampler(4), SequentialSampler(3)),
+      chunks(RandomSampler(4, uint64_t{3}), RandomSampler(3, uint64_t{4})),
       {[](const std::string& bytes) {
          load_into(model(), bytes, [](auto& m) { (void)m->forward(ones({2, 2})); });
        },

@@ -191,6 +191,27 @@ std::vector<std::string> idx_seeds() {
   return seeds;
 }
 
+bool read_cifar10(std::string_view input) {
+  const fs::path path = written("test_batch.bin", input);
+  constexpr int64_t kRecord = 1 + 3 * 32 * 32;
+  const data::datasets::CIFAR10 read(path.parent_path(), data::datasets::CIFAR10::Mode::kTest);
+  const auto records = static_cast<int64_t>(input.size()) / kRecord;
+  if (read.images().sizes() != Shape{records, 3, 32, 32} ||
+      read.targets().sizes() != Shape{records})
+    throw Finding("as many pictures or labels as there are no records");
+  for (int64_t i = 0; i < records; ++i)
+    if (const int label = input[static_cast<size_t>(i * kRecord)];
+        label > 9 || read.targets()[i].item<int64_t>() != label)
+      throw Finding("a label that is not the record's");
+  if (read.images().min().item<float>() < 0 || read.images().max().item<float>() > 1)
+    throw Finding("pixels outside 0 to 1");
+  return true;
+}
+std::vector<std::string> cifar10_seeds() {
+  return {'\3' + std::string(3072, '\x80'),
+          '\0' + std::string(3072, '\1') + '\x9' + std::string(3072, '\xff')};
+}
+
 bool read_csv_text(std::string_view input) {
   const data::Table table = data::parse_csv(input);
   if (table.values.size(0) != static_cast<int64_t>(table.lines.size()))
@@ -235,6 +256,33 @@ bool read_text(std::string_view input) {
   return true;
 }
 std::vector<std::string> text_seeds() { return {"to be or not to be", "naïve – ☃ 𝄞"}; }
+
+/// A value of a store, in the file that another program left for it.
+bool read_file_store(std::string_view input) {
+  static const fs::path folder = scratch("store");
+  static distributed::FileStore store(folder, distributed::milliseconds(0));
+  const std::string value(input);
+  write_bytes(folder / "k_n", value);
+  if (!store.check({"n"}) || store.get("n") != value) throw Finding("a value is read as another");
+  int64_t sum = 0;
+  try {
+    sum = store.add("n", 1);
+  } catch (const Error&) {
+    if (store.get("n") != value) throw Finding("a sum that was refused changed the value");
+    return false;
+  }
+  // What is taken is a number as it is written, but for zeros at its front.
+  std::string number = value;
+  const size_t digits = number.starts_with('-');
+  number.erase(digits, std::min(number.find_first_not_of('0', digits), number.size() - 1) - digits);
+  if (number == "-0") number = "0";
+  if (std::to_string(sum - 1) != number || store.get("n") != std::to_string(sum))
+    throw Finding("a sum that is not one more");
+  return true;
+}
+std::vector<std::string> file_store_seeds() {
+  return {"0", "41", "-1", "007", "9223372036854775806", "-9223372036854775808"};
+}
 
 /// A module, an optimizer, a schedule and a scaler.
 struct Run {
@@ -361,9 +409,11 @@ std::span<const Target> reader_targets() {
                                     {"pt", &read_pt, &pt_seeds},
                                     {"image", &read_image, &image_seeds},
                                     {"idx", &read_idx, &idx_seeds},
+                                    {"cifar10", &read_cifar10, &cifar10_seeds},
                                     {"csv", &read_csv_text, &csv_seeds},
                                     {"run_log", &read_run_log, &run_log_seeds},
                                     {"text", &read_text, &text_seeds},
+                                    {"file_store", &read_file_store, &file_store_seeds},
                                     {"train_state", &read_train_state, &train_state_seeds}};
   return kTargets;
 }

@@ -270,37 +270,38 @@ bool averaged(std::string_view input) {
   return taken;
 }
 
-/// The groups' options are numbers by name, the states tensors by name.
-bool optimizer(std::string_view input) {
-  Reader in(input);
-  const auto& kinds = testing::optimizers();
-  const Tensor weight = ones({2}, requires_grad());
-  const auto made = kinds[in.below(static_cast<int64_t>(kinds.size()))].make({weight});
+/// The groups' options are numbers by name, the states tensors by name. `whole` is called after a
+/// step, before the state is looked at.
+bool load_into_optimizer(
+    optim::Optimizer& optimizer, const Tensor& weight, Reader& in,
+    const std::function<void()>& whole = [] {}) {
   const auto step = [&] {
     int calls = 0;  // an edited state may ask for 10^9 of them
-    made->step([&] {
+    optimizer.step([&] {
       HALFTAPE_CHECK(++calls < 100, "enough");
-      made->zero_grad();
+      optimizer.zero_grad();
       const Tensor loss = (weight * weight).sum();
       loss.backward();
       return loss;
     });
+    whole();
   };
   step();
-  optim::OptimizerState saved = made->state_dict();
+  optim::OptimizerState saved = optimizer.state_dict();
   const auto before = saved;
   edit(saved.groups[0], in);
   if (in.below(4) == 0) saved.groups.push_back(saved.groups[0]);
   if (in.below(4) == 0) saved.state.clear();
   bool taken = true;
   try {
-    made->load_state_dict(saved);
+    optimizer.load_state_dict(saved);
   } catch (const Error&) {
     taken = false;
-    if (!same_state(made->state_dict(), before)) throw Finding("a refused state changed something");
+    if (!same_state(optimizer.state_dict(), before))
+      throw Finding("a refused state changed something");
   }
   if (taken) {
-    const optim::OptimizerState loaded = made->state_dict();
+    const optim::OptimizerState loaded = optimizer.state_dict();
     for (auto& [name, value] : loaded.groups[0])  // names that it does not know are passed over
       if (const auto given = saved.groups[0].find(name);
           given == saved.groups[0].end() || given->second != value)
@@ -310,6 +311,24 @@ bool optimizer(std::string_view input) {
   }
   step();
   return taken;
+}
+
+bool optimizer(std::string_view input) {
+  Reader in(input);
+  const auto& kinds = testing::optimizers();
+  const Tensor weight = ones({2}, requires_grad());
+  const auto made = kinds[in.below(static_cast<int64_t>(kinds.size()))].make({weight});
+  return load_into_optimizer(*made, weight, in);
+}
+
+/// A group of one has the only part of the state; it is brought together, and divided again.
+bool zero_optimizer(std::string_view input) {
+  static const auto group = std::make_shared<distributed::ProcessGroup>(nullptr, 0, 1);
+  Reader in(input);
+  const Tensor weight = ones({2}, requires_grad());
+  distributed::ZeroRedundancyOptimizer<optim::AdamW> optimizer(
+      std::vector{weight}, optim::AdamWOptions(0.01).amsgrad(in.below(2) == 0), group);
+  return load_into_optimizer(optimizer, weight, in, [&] { optimizer.consolidate_state(); });
 }
 
 bool same_state(const optim::AsyncOptimizerState& a, const optim::AsyncOptimizerState& b) {
@@ -390,11 +409,15 @@ std::vector<std::string> seeds() {
 }  // namespace
 
 std::span<const Target> state_targets() {
-  static const Target kTargets[] = {
-      {"schedule", &schedule, &seeds},           {"scaler", &scaler, &seeds},
-      {"async_scaler", &async_scaler, &seeds},   {"averaged", &averaged, &seeds},
-      {"optimizer", &optimizer, &seeds},         {"async_optimizer", &async_optimizer, &seeds},
-      {"applied_steps", &applied_steps, &seeds}, {"loader", &loader, &seeds}};
+  static const Target kTargets[] = {{"schedule", &schedule, &seeds},
+                                    {"scaler", &scaler, &seeds},
+                                    {"async_scaler", &async_scaler, &seeds},
+                                    {"averaged", &averaged, &seeds},
+                                    {"optimizer", &optimizer, &seeds},
+                                    {"async_optimizer", &async_optimizer, &seeds},
+                                    {"applied_steps", &applied_steps, &seeds},
+                                    {"loader", &loader, &seeds},
+                                    {"zero_optimizer", &zero_optimizer, &seeds}};
   return kTargets;
 }
 
