@@ -60,11 +60,32 @@ std::optional<std::vector<std::string>> take_row(std::string_view& text) {
   return {};
 }
 
+/// Whether a run that died while it wrote its first row, or a power failure, may have left this:
+/// the beginning of names of columns as write() writes them, in one line, and zeros to the end of
+/// a block of the disk.
+bool begins_header(std::string_view text) {
+  constexpr size_t kBlock = 512;  // the least that disks have
+  const std::string_view names = text.substr(0, text.find('\0'));
+  const std::string_view block = text.substr(0, (names.size() / kBlock + 1) * kBlock);
+  if (block.find_first_not_of('\0', names.size()) != block.npos || names.find('\n') != names.npos)
+    return false;
+  // Completed behind a plain cell, inside quotes, and behind the first of two quotes in them.
+  for (const char* end : {"\n", ",\"\n", "\",\"\n"}) {
+    const std::string completed = std::string(names) + end;
+    std::string_view rest = completed;
+    std::string written;
+    if (const auto cells = take_row(rest))
+      for (const std::string& cell : *cells) written += csv(cell) + ',';
+    if (written.starts_with(names)) return true;
+  }
+  return false;
+}
+
 /// Whether text that begins with an open row has a complete one behind it, in which case it is not
-/// what a run left that died while it wrote. `columns`: of a row; 0 if even the header is open.
+/// what a run left that died while it wrote.
 bool goes_on(std::string_view text, size_t columns) {
   const size_t line = text.find('\n');  // the cell in quotes that is open may hold some
-  if (line == text.npos || columns == 0) return line != text.npos;
+  if (line == text.npos) return false;
   text.remove_prefix(line + 1);
   while (const auto cells = take_row(text))
     if (cells->size() == columns) return true;
@@ -87,7 +108,11 @@ RunLog::RunLog(const std::filesystem::path& path) : path_(absolute_path("run log
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (rest.starts_with(kByteOrderMark))
     fail_file("run log", path_, "begins with a byte-order mark; save it as UTF-8 without one");
-  if (auto header = take_row(rest)) columns_ = *header;
+  if (auto header = take_row(rest))
+    columns_ = *header;
+  else if (!begins_header(text))
+    fail_file("run log", path_, "does not begin with the names of columns; this is no run log, or ",
+              "a damaged one");
   if (std::string_view(text)
           .substr(0, static_cast<size_t>(rest.data() - text.data()))
           .ends_with("\r\n"))
