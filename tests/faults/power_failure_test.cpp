@@ -4,6 +4,7 @@
 
 #include <halftape/halftape.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "halftape/tests/faults/history.h"
 #include "halftape/tests/faults/run.h"
 #include "halftape/tests/faults/writers.h"
+#include "halftape/tests/support/event_file.h"
 #include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
@@ -190,4 +192,46 @@ TEST_CASE("after a power failure a run log has whole rows, and goes on") {
       });
   MESSAGE(states, " states at ", changes.size(), " points");
   if (most_states() >= kDefaultStates) CHECK(states > 3'000);
+}
+
+TEST_CASE("after a power failure an event file shows nothing that was not added") {
+  const TempFolder folder, copies;
+  std::vector<Change> changes;
+  std::string whole;
+  {
+    const Recording recording(folder.path());
+    tensorboard::SummaryWriter writer(folder / "run");
+    for (int step = 0; step < 40; ++step)  // records lie across the blocks
+      writer.add_text("note", std::string(300, 'x') + std::to_string(step), step);
+    whole = read_bytes(writer.path());
+    changes = recording.changes();
+  }
+  const std::vector<std::string> added = read_events(whole).events;
+  REQUIRE(added.size() == 41);
+  Copy copy(copies / "disk");
+  bool some_are_lost = false;
+  const int64_t states =
+      after_power_failures(folder.path(), changes, most_states(), [&](const Disk& disk, int64_t) {
+        copy.become(disk, folder.path());
+        for (const auto& [path, bytes] : disk) {
+          if (!bytes) continue;
+          const EventFile found = read_events(*bytes);
+          REQUIRE(found.events.size() <= added.size());
+          CHECK(std::equal(found.events.begin(), found.events.end(), added.begin()));
+          some_are_lost |= !found.whole;
+        }
+        // The next run has a file of its own.
+        const fs::path next = [&] {
+          tensorboard::SummaryWriter writer(copy.root() / "run");
+          writer.add_scalar("loss", 1, 41);
+          return writer.path();
+        }();
+        const EventFile file = read_events(read_bytes(next));
+        CHECK((file.whole && file.events.size() == 2));
+        for (const auto& [path, bytes] : disk)
+          if (bytes) CHECK(read_bytes(copy.root() / fs::relative(path, folder.path())) == *bytes);
+      });
+  CHECK(some_are_lost);
+  MESSAGE(states, " states at ", changes.size(), " points");
+  if (most_states() >= kDefaultStates) CHECK(states > 1'000);
 }

@@ -11,9 +11,9 @@
 
 #include <halftape/halftape.h>
 
-#include "halftape/io/file/crc.h"
 #include "halftape/io/file/deflate.h"
 #include "halftape/io/formats/png.h"
+#include "halftape/tests/support/event_file.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -25,10 +25,6 @@ using testing::TempFolder;
 
 namespace {
 
-uint32_t masked(const std::string& bytes) {
-  const uint32_t crc = crc32c(bytes.data(), bytes.size());
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
 template <class T>
 T number(const std::string& bytes, size_t at) {
   T value;
@@ -38,16 +34,9 @@ T number(const std::string& bytes, size_t at) {
 }
 /// The events of a file whose frames are right.
 std::vector<std::string> events(const std::filesystem::path& path) {
-  const std::string bytes = testing::read_bytes(path);
-  std::vector<std::string> all;
-  for (size_t at = 0; at < bytes.size();) {
-    const auto n = static_cast<size_t>(number<uint64_t>(bytes, at));
-    CHECK(number<uint32_t>(bytes, at + 8) == masked(bytes.substr(at, 8)));
-    all.push_back(bytes.substr(at + 12, n));
-    CHECK(number<uint32_t>(bytes, at + 12 + n) == masked(all.back()));
-    at += n + 16;
-  }
-  return all;
+  const testing::EventFile file = testing::read_events(testing::read_bytes(path));
+  CHECK(file.whole);
+  return file.events;
 }
 std::string bytes_of(double x) { return {reinterpret_cast<const char*>(&x), 8}; }
 
