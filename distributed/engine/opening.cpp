@@ -36,7 +36,7 @@ std::unique_ptr<Engine> open_in_time(std::function<std::unique_ptr<Engine>()> op
     }
     const std::lock_guard lock(opening->mutex);
     opening->engine = std::move(engine);
-    opening->error = error;
+    opening->error = std::move(error);
     opening->ended = true;
     opening->changed.notify_all();
   };
@@ -52,7 +52,8 @@ std::unique_ptr<Engine> open_in_time(std::function<std::unique_ptr<Engine>()> op
   const bool done = opening->changed.wait_for(
       lock, timeout + timeout / 8, [&] { return opening->ended || !opening->failure.empty(); });
   const std::string failure = opening->failure;
-  const std::exception_ptr error = opening->error;
+  // Taken out: the other thread, which may end later, is not to free what is caught from here.
+  const std::exception_ptr error = std::exchange(opening->error, nullptr);
   std::unique_ptr<Engine> engine = std::move(opening->engine);
   lock.unlock();
   news.listen({});
