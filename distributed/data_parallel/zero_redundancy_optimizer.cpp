@@ -37,7 +37,8 @@ std::set<std::string> names_on_all(ProcessGroup& group, const std::string& own) 
   const int64_t most = 512;
   HALFTAPE_CHECK(static_cast<int64_t>(own.size()) < most,
                  "ZeroRedundancyOptimizer: the names of a state, ", own.size(), " bytes, are long");
-  const Tensor mine = zeros({most}, kUInt8), all = zeros({most * group.size()}, kUInt8);
+  const TensorOptions bytes = TensorOptions(kUInt8).device(kCPU);  // whatever the default device
+  const Tensor mine = zeros({most}, bytes), all = zeros({most * group.size()}, bytes);
   std::memcpy(mine.array().raw(), own.data(), own.size());
   group.all_gather_into_tensor(all, mine, {.label = "names of a state"});
   std::set<std::string> names;

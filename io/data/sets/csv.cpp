@@ -54,7 +54,7 @@ class Reader {
       fail_file("csv", name_, "expected rows of numbers, found none",
                 width_ ? " after the header" : "");
     table.values =
-        tensor(values, kFloat64)
+        tensor(values, TensorOptions(kFloat64).device(kCPU))
             .view({static_cast<int64_t>(table.lines.size()), static_cast<int64_t>(width_)});
     return table;
   }

@@ -21,6 +21,9 @@ void to_unit(const uint8_t* pixels, size_t count, int max_value, float* out) {
                  [=](uint8_t p) { return static_cast<float>(p) / scale; });
 }
 
+/// Whatever the default device is: a loader gathers and copies there.
+TensorOptions on_host(Dtype dtype) { return TensorOptions(dtype).device(kCPU); }
+
 const Images& part(const Split& split, bool train) { return train ? split.train : split.test; }
 
 /// Images and targets.
@@ -48,8 +51,8 @@ std::pair<Tensor, Tensor> read_cifar(const fs::path& root, bool train) {
   }
 
   const auto n = static_cast<int64_t>(count);
-  Tensor images = empty({n, 3, int64_t{kSide}, int64_t{kSide}}, kFloat32);
-  Tensor targets = empty({n}, kInt64);
+  Tensor images = empty({n, 3, int64_t{kSide}, int64_t{kSide}}, on_host(kFloat32));
+  Tensor targets = empty({n}, on_host(kInt64));
   auto* image = images.data_ptr<float>();
   auto* target = targets.data_ptr<int64_t>();
   for (size_t f = 0; f < names.size(); ++f) {
@@ -73,7 +76,7 @@ Tensor image_tensor(const Images& images) {
   HALFTAPE_CHECK(std::cmp_equal(images.pixels.size(), wanted), "image_tensor: ", images.count,
                  " images of ", images.rows, "x", images.cols, " have ", wanted, " pixels, not ",
                  images.pixels.size());
-  Tensor x = empty({images.count, 1, images.rows, images.cols}, kFloat32);
+  Tensor x = empty({images.count, 1, images.rows, images.cols}, on_host(kFloat32));
   to_unit(images.pixels.data(), images.pixels.size(), images.max_value, x.data_ptr<float>());
   return x;
 }
@@ -81,7 +84,7 @@ Tensor image_tensor(const Images& images) {
 Tensor label_tensor(const Images& images) {
   HALFTAPE_CHECK(std::cmp_equal(images.labels.size(), images.count),
                  "label_tensor: ", images.labels.size(), " labels for ", images.count, " images");
-  Tensor y = empty({images.count}, kInt64);
+  Tensor y = empty({images.count}, on_host(kInt64));
   std::copy(images.labels.begin(), images.labels.end(), y.data_ptr<int64_t>());
   return y;
 }

@@ -73,7 +73,7 @@ Tensor CharVocabulary::encode(std::string_view text) const {
            "; make the vocabulary of all texts together");
     tokens.push_back(number->second);
   });
-  return tensor(tokens, kInt64);
+  return tensor(tokens, TensorOptions(kInt64).device(kCPU));
 }
 
 std::string CharVocabulary::decode(const Tensor& tokens) const {
@@ -90,7 +90,7 @@ std::string CharVocabulary::characters() const {
 }
 
 Tensor ByteVocabulary::encode(std::string_view bytes) const {
-  Tensor tokens = empty({static_cast<int64_t>(bytes.size())}, kInt64);
+  Tensor tokens = empty({static_cast<int64_t>(bytes.size())}, TensorOptions(kInt64).device(kCPU));
   std::transform(bytes.begin(), bytes.end(), tokens.data_ptr<int64_t>(),
                  [](char c) { return static_cast<uint8_t>(c); });
   return tokens;

@@ -189,3 +189,19 @@ TEST_CASE("a scale, and a group of an optimizer, are for tensors of one device")
   CHECK(here.detach().equal(zeros({4}, kCPU)));
   CHECK(there.detach().cpu().equal(zeros({4}, kCPU)));
 }
+
+TEST_CASE("data sets and messages between ranks are on the CPU, whatever the default device is") {
+  CHECK(data::datasets::Digits().images().device() == kCPU);
+  CHECK(data::ByteVocabulary().encode("ab").device() == kCPU);
+  CHECK(data::CharVocabulary("ab").encode("ab").device() == kCPU);
+  CHECK(data::parse_csv("a\n1\n").values.device() == kCPU);
+  const Tensor weight = ones({3}, requires_grad());
+  REQUIRE(weight.device() != kCPU);
+  distributed::ZeroRedundancyOptimizer<optim::AdamW> optimizer(
+      std::vector{weight}, optim::AdamWOptions(0.1),
+      std::make_shared<distributed::ProcessGroup>(nullptr, 0, 1));
+  weight.sum().backward();
+  optimizer.step();
+  optimizer.consolidate_state();
+  CHECK(optimizer.state_dict().state.size() == 1);
+}
