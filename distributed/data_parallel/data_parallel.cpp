@@ -1,6 +1,7 @@
 #include "halftape/distributed/data_parallel/data_parallel.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "halftape/autograd/ops/creation/create.h"
@@ -27,8 +28,9 @@ Impl::Impl(const nn::Module& module, const DataParallelOptions& how,
       "DistributedDataParallel: ", options.shards, " shards for ", group->size(),
       " ranks; each rank must have as many as the others, and that must be a power of 2, "
       "or sums would depend on the number of ranks");
+  std::unordered_set<const halftape::detail::TensorImpl*> met;  // a layer may have two names
   for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
+    if (!item.value().requires_grad() || !met.insert(item.value().impl()).second) continue;
     params.push_back(item.value());
     names.push_back(item.key());
   }
@@ -36,11 +38,12 @@ Impl::Impl(const nn::Module& module, const DataParallelOptions& how,
                  "DistributedDataParallel: the module has no parameter that requires grad");
   all = params;
   for (const auto& item : module.named_parameters()) {
-    if (item.value().requires_grad()) continue;
+    if (!met.insert(item.value().impl()).second) continue;
     all.push_back(item.value());
     names.push_back(item.key());
   }
   for (const auto& item : module.named_buffers()) {
+    if (!met.insert(item.value().impl()).second) continue;
     buffers.push_back(item.value());
     all.push_back(item.value());
     names.push_back(item.key());

@@ -195,3 +195,19 @@ TEST_CASE("a bucket is sent before the rules of earlier layers run") {
     CHECK(sent == 2);
   });
 }
+
+TEST_CASE("a layer with two names counts once") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear layer(4, 4);
+    nn::Sequential model{layer, layer};
+    DistributedDataParallel ddp(*model, kSmallBuckets, group);
+    CHECK(ddp.buckets() == std::vector<std::vector<size_t>>{{1}, {0}});
+    const auto loss = [&](int rank) {
+      return model->forward(ones({3, 4}) * static_cast<double>(rank + 1)).sum();
+    };
+    loss(group->rank()).backward();
+    const TensorList both = autograd::grad({(loss(0) + loss(1)) / 2}, layer->parameters());
+    for (size_t i = 0; i < both.size(); ++i)
+      CHECK(allclose(layer->parameters()[i].grad(), both[i], 1e-5, 1e-5));
+  });
+}
