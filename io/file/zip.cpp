@@ -190,7 +190,8 @@ std::vector<ZipMember> zip_members(InputFile& file) {
     if (!m.deflated && m.packed != m.size)
       file.fail(name, "expected ", m.size, " stored bytes, found ", m.packed);
     if (m.deflated) {
-      const std::string why = unpacking_refused(packed += m.packed, unpacked += m.size);
+      if (__builtin_add_overflow(unpacked, m.size, &unpacked)) unpacked = UINT64_MAX;
+      const std::string why = unpacking_refused(packed += m.packed, unpacked);
       if (!why.empty())
         file.fail(name, "expected ", unpacked, " bytes after unpacking it and those before it, ",
                   "found ", why);

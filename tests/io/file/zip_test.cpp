@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "halftape/io/file/byte_order.h"
+#include "halftape/io/file/deflate.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 
@@ -143,4 +144,31 @@ TEST_CASE("an archive has more members than 16 bits count") {
   const std::vector<ZipMember> members = zip_members(file);
   REQUIRE(members.size() == kMany);
   CHECK(members.back().name == std::to_string(kMany - 1));
+}
+
+TEST_CASE("sizes whose sum has more than 64 bits unpack to too much") {
+  if (!can_inflate()) return;
+  const TempFolder folder;
+  {
+    OutputFile file("zip", folder / "x");
+    ZipWriter zip(file);
+    zip.add("a", std::string(40'000, 'a'), true);
+    zip.add("b", "", false);
+    zip.finish();
+    file.commit();
+  }
+  // In the directory the second member unpacks to so much that both have nothing together.
+  std::string bytes = testing::read_bytes(folder / "x");
+  const size_t end = bytes.rfind("PK\5\6"), entry = bytes.rfind("PK\1\2");
+  bytes[bytes.rfind("PK\3\4") + 8] = bytes[entry + 10] = 8;  // deflated
+  bytes.replace(entry + 24, 4, 4, '\xff');
+  bytes[entry + 30] = 12;
+  bytes[end + 12] = static_cast<char>(bytes[end + 12] + 12);
+  bytes.insert(end, "\1\0\x08\0"s + eight(~uint64_t{0} - 39'999));
+  testing::write_bytes(folder / "bad", bytes);
+  CHECK(has(message<FileError>([&] {
+              InputFile file("zip", folder / "bad");
+              (void)zip_members(file);
+            }),
+            "member \"b\": expected 18446744073709551615 bytes after unpacking it"));
 }
