@@ -24,7 +24,8 @@ using pickle::Id, pickle::Kind, pickle::Value;
 
 constexpr size_t kMaxName = 4096;  // bytes
 constexpr int kMaxDepth = 100;
-constexpr uint64_t kItemBytes = 64;  // of memory that a name takes at least
+constexpr uint64_t kItemBytes = 64;     // of memory that a name takes at least,
+constexpr uint64_t kTensorBytes = 600;  // and a tensor beside its storage
 
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxName && is_utf8(name) && name.find('\0') == name.npos;
@@ -81,7 +82,8 @@ class Walk {
     if (__builtin_add_overflow(claimed_, bytes, &claimed_)) claimed_ = UINT64_MAX;
     const std::string why = unpacking_refused(file_.size(), claimed_);
     if (!why.empty())
-      file_.fail("expected names of as many bytes as such a file may hold, found ", why);
+      file_.fail("expected names and tensors of as many bytes as such a file may hold, found ",
+                 why);
   }
 
   /// False for what neither lies below the key nor has it below.
@@ -168,6 +170,7 @@ class Walk {
     Entry e{name, &source_.storage(source_.pickle[given[0]]), dims_of(given[2], name),
             dims_of(given[3], name), whole_number(given[1], name)};
     check_inside(e);
+    claim(kTensorBytes);
     entries.push_back(std::move(e));
   }
   void check_inside(Entry& e) {

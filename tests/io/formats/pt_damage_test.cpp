@@ -85,6 +85,10 @@ TEST_CASE("a pickle takes no memory or time that its size does not account for")
   bomb = "(](" + times("K\1", 10) + "e";
   for (char i = 0; i < 10; ++i) bomb += "q"s + i + "](" + times("h"s + i, 10) + "e";
   CHECK(has(said_of(bomb + "t"), "as many bytes as such a file may hold"));
+  // A list of 100 times one that has 100 times one tensor.
+  std::string tensors = "](" + tensor_call(storage("Float", "0", 4), 0, {4}, {1}) + "q\0"s;
+  tensors = "](" + tensors + times("h\0"s, 99) + "eq\1" + times("h\1", 99) + "e";
+  CHECK(has(said_of(tensors), "as many bytes as such a file may hold"));
   CHECK(has(said_of("]q\0h\0a"s), "at most 100 deep"));  // a list in itself
   CHECK(has(said_of(times("]", 102) + times("a", 101)), "at most 100 deep"));
   CHECK(has(said_of(times("(", 1001)), "expected at most 1000 marks"));
