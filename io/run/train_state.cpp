@@ -385,9 +385,12 @@ void load_parts(const auto& parts, const Contents& saved, const RandomState& ran
     if (part.reads_modules) order.emplace_back(&part, false);
 
   auto at = order.begin();
+  // What looks at the modules comes after them. One that threw has changed nothing.
   const auto undo = [&](bool also_this) {
-    for (auto done = order.begin(); done != at; ++done) done->first->load(before);
-    if (also_this && at != order.end()) at->first->load(before);
+    const auto end = at + (also_this && at != order.end() && at->first->kind != kModule);
+    for (const bool module : {true, false})
+      for (auto done = order.begin(); done != end; ++done)
+        if ((done->first->kind == kModule) == module) done->first->load(before);
   };
   const auto may_refuse = [&] { return at != order.end() && at->second; };
   try {

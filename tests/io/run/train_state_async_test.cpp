@@ -144,3 +144,20 @@ TEST_CASE("an asynchronous optimizer that refuses its state leaves the run as it
   CHECK(here.bytes(folder) == before);
   here.steps(4);  // and goes on
 }
+
+TEST_CASE("a load that a module cannot take leaves an asynchronous run as it was, and it goes on") {
+  TempFolder folder;
+  manual_seed(4);
+  AsyncRun run(amp::ScaleDelivery::Prompt, false);
+  nn::Linear other(2, 2);
+  run.state().add("other", other);
+  run.steps(3);
+  run.state().save(folder / "x");
+  other->weight.set_data(ones({1}).expand({2, 2}));
+  run.steps(5);
+  const std::string before = run.bytes(folder);
+  CHECK(has(message([&] { run.state().load(folder / "x"); }), "one place in memory"));
+  CHECK(run.bytes(folder) == before);
+  run.steps(7);
+  run.optimizer().synchronize();
+}
