@@ -21,8 +21,10 @@ void append(std::ofstream& file, const std::string& format, const fs::path& path
   // A file that was renamed meanwhile goes on growing, and what lies at the path is not touched.
   const bool is_there = fs::file_size(path, error) == former && !error;
   if (file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()))) return;
-  if (is_there) fs::resize_file(path, former, error);
-  if (!error) file.clear();  // otherwise all later writes fail
+  if (is_there) {
+    fs::resize_file(path, former, error);
+    if (!error) file.clear();  // otherwise all later writes fail
+  }
   fail_file(format, path, "writing failed; is the disk full?");
 }
 

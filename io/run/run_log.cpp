@@ -205,8 +205,9 @@ void RunLog::drop_from(std::string_view column, double value) {
   }
   try {
     write_file("run log", path_, kept);
-  } catch (...) {
-    if (!file_.is_open()) open();
+  } catch (...) {  // the new file may be in place all the same
+    file_.close();
+    open();
     throw;
   }
   file_.close();  // still the former file, which has no name any more

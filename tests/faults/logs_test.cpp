@@ -144,6 +144,14 @@ TEST_CASE("rows are dropped all at once, or not") {
         const std::string now = read_bytes(path);
         CHECK((now == after || (said && now == before)));
         if (!kind.persists) CHECK(!std::filesystem::exists(path.string() + ".partial"));
+        // The log goes on in the file that is there now, or says that it cannot.
+        bool wrote = true;
+        try {
+          log->write({{"step", 9}});
+        } catch (const FileError&) {
+          wrote = false;
+        }
+        CHECK(read_bytes(path) == now + (wrote ? "9\n" : ""));
       });
   check_tried(places, 5, 1, {"fopen", "read", "open", "pwrite", "fsync", "rename", "flock"});
   MESSAGE(places.number(), " places");

@@ -5,6 +5,14 @@
 
 #include <limits>
 
+#if defined(__linux__)
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#endif
+
 #include "halftape/io/file/file.h"
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
@@ -142,6 +150,38 @@ TEST_CASE("what cannot be kept beside the log is not dropped") {
             "its last 1 bytes are no rows of a run log, and " + path.string() +
                 ".dropped cannot be written to keep them"));
   CHECK(read_bytes(path) == "step\n1\n2");
+}
+#endif
+
+#if defined(__linux__)
+TEST_CASE("nothing is written behind a row that could not be taken back") {
+  TempFolder folder;
+  const pid_t child = fork();  // whose files may grow no more
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    RunLog log(folder / "log.csv");
+    log.write({{"step", 1}});
+    std::filesystem::rename(folder / "log.csv",
+                            folder / "former");  // as a program that rotates logs
+    write_bytes(folder / "log.csv", "");
+    int refused = 0;
+    for (const rlim_t most : {rlim_t{10}, RLIM_INFINITY, RLIM_INFINITY}) {
+      const rlimit limit{most, RLIM_INFINITY};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      try {
+        log.write({{"step", 123456}});
+      } catch (const FileError&) {
+        ++refused;
+      }
+    }
+    _exit(refused);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 3));
+  CHECK(read_bytes(folder / "former") == "step\n1\n123");
+  CHECK(read_bytes(folder / "log.csv").empty());
 }
 #endif
 
