@@ -182,7 +182,7 @@ Images read_idx(const fs::path& images, const fs::path& labels) {
 
 Split mnist(const fs::path& folder) {
   std::error_code error;
-  const fs::path where = fs::absolute(folder, error).lexically_normal();
+  const fs::path where = fs::absolute(folder, error);
   const fs::file_status status = fs::status(where, error);
   if (!fs::is_directory(status)) {
     const bool nothing = status.type() == fs::file_type::not_found;
@@ -206,7 +206,8 @@ Split mnist(const fs::path& folder) {
     fail(test_images, "expected images of ", size(split.train), " as in ", train_images.string(),
          ", found ", size(split.test), "; take all four files from the same set");
   }
-  const fs::path last = where.has_filename() ? where.filename() : where.parent_path().filename();
+  const fs::path name = where.lexically_normal();
+  const fs::path last = name.has_filename() ? name.filename() : name.parent_path().filename();
   split.train.name = last.string() + " train";
   split.test.name = last.string() + " test";
   return split;
