@@ -150,10 +150,12 @@ FileStore::FileStore(fs::path folder, milliseconds timeout)
   HALFTAPE_CHECK(!folder_.empty(), "FileStore: the folder has no name");
   std::error_code error;
   fs::create_directories(folder_, error);
-  HALFTAPE_CHECK(fs::is_directory(folder_), "FileStore: ", folder_.string(),
+  std::error_code unknown;
+  HALFTAPE_CHECK(fs::is_directory(folder_, unknown), "FileStore: ", folder_.string(),
                  " is no folder and cannot be made one",
                  error ? ": " + error.message() : std::string());
-  folder_ = fs::absolute(folder_);  // a program may change its folder
+  folder_ = fs::absolute(folder_, error);  // a program may change its folder
+  HALFTAPE_CHECK(!error, "FileStore: the current folder cannot be found: ", error.message());
 }
 
 fs::path FileStore::file_of(const std::string& key) const {

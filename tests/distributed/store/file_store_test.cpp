@@ -25,6 +25,7 @@ TEST_CASE("a folder that cannot be one is named") {
   CHECK(has(message([&] { FileStore(folder / "file"); }), "file is no folder"));
   CHECK(has(message([&] { FileStore((folder / "file") / "below"); }), "is no folder"));
   CHECK(has(message([&] { FileStore(""); }), "has no name"));
+  CHECK(has(message([&] { FileStore(folder / std::string(300, 'x')); }), "is no folder"));
 }
 
 TEST_CASE("what no store of files has written is neither waited for nor read") {
