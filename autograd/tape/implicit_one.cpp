@@ -4,6 +4,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 
@@ -22,6 +23,7 @@ class Ones {
     One& one = made_[{device.type(), device.index(), dtype}];
     if (!one.unchanged()) {
       const LastingState stays;
+      const InferenceMode off(false);  // a later graph may save it
       one.tensor = Tensor(full({}, 1, dtype, device));
       one.version = one.tensor.version();
       backend(device).synchronize();  // every stream and thread may read it

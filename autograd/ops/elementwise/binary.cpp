@@ -167,6 +167,7 @@ Tensor where(const Tensor& condition, const Tensor& a_in, const Tensor& b_in) {
   const Array y(shape, result_type(a, b), a.device());
   backend(a.device())
       .where(y, condition.array().expand(shape), a.array().expand(shape), b.array().expand(shape));
+  if (!records({&a, &b})) return Tensor(y);
   return record("where", y, {&a, &b},
                 [c = Saved(condition), a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
                  b_type = b.dtype()](Node& self, const Tensor& g) -> Grads {

@@ -61,6 +61,7 @@ Tensor gather_backward(const Tensor& g, const Shape& shape, int dim, const Tenso
   const Array y(shape, g.dtype(), g.device());
   backend(g.device()).fill(y, 0);
   backend(g.device()).scatter_add(corner(y, dim, index.sizes()), g.array(), dim, index.array());
+  if (!records({&g})) return Tensor(y);
   return record("gather_backward", y, {&g},
                 [dim, index = Saved(index)](Node& self, const Tensor& gg) -> Grads {
                   return {gather(gg, dim, index.tensor(self))};
@@ -83,6 +84,7 @@ Tensor reduced_into(const Tensor& x, int dim, const Tensor& index, const Tensor&
 Tensor scatter_prod(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                     IndexUse use) {
   const Array y = reduced_into<formula::Prod>(x, dim, index, src, use).array();
+  if (!records({&x, &src})) return Tensor(y);
   return record(
       use.op, y, {&x, &src},
       [dim, x = Saved(x), src = Saved(src), index = Saved(index)](Node& self,
@@ -116,6 +118,7 @@ template <class Op>
 Tensor scatter_extremum(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                         IndexUse use) {
   const Tensor best = reduced_into<Op>(x, dim, index, src, use);
+  if (!records({&x, &src})) return best;
   return record(use.op, best.array(), {&x, &src},
                 [dim, x = Saved(x), src = Saved(src), index = Saved(index), best = Saved(best)](
                     Node& self, const Tensor& g) -> Grads {
@@ -179,6 +182,7 @@ Tensor detail::gather(const Tensor& x, int64_t dim, const Tensor& index, IndexUs
   const int d = check_index(use.op, x, dim, index);
   const Array y(index.sizes(), x.dtype(), x.device());
   backend(x.device()).gather(y, corner(x.array(), d, index.sizes()), d, index.array(), use);
+  if (!records({&x})) return Tensor(y);
   return record("gather", y, {&x},
                 [d, shape = x.sizes(), index = Saved(index)](Node& self, const Tensor& g) -> Grads {
                   return {gather_backward(g, shape, d, index.tensor(self))};
@@ -198,6 +202,7 @@ Tensor scattered(bool add, const Tensor& x, int64_t dim, const Tensor& index, co
     backend(x.device()).scatter_add(to, src.array(), d, index.array(), use);
   else
     backend(x.device()).scatter(to, src.array(), d, index.array(), use);
+  if (!records({&x, &src})) return Tensor(y);
   return record(add ? "scatter_add" : "scatter", y, {&x, &src},
                 [add, d, index = Saved(index)](Node& self, const Tensor& g) -> Grads {
                   Grads grads(2);

@@ -132,6 +132,7 @@ Tensor logsumexp(const Tensor& in, const Dims& wanted, bool keepdim) {
     top = where(abs(top) == inf, 0, top);  // ∞ − ∞ is NaN, and needs no scaling anyway
   }
   const Tensor y = log(sum(exp(from - top), dims, true)) + top;
+  if (!records({&x})) return detail::reshaped(y, left).to(given.dtype());
   const Tensor out =
       record("logsumexp", y.array(), {&x},
              [x = Saved(x), y = Saved(y.array())](Node& self, const Tensor& g) -> Grads {

@@ -189,6 +189,52 @@ TEST_CASE("in inference mode nothing is recorded, and its tensors stay outside g
   CHECK_FALSE(y.view({2, 1}).is_view());
 }
 
+TEST_CASE("tensors of inference mode may be used where nothing is recorded") {
+  using Doubles = std::vector<double>;
+  Tensor x, index, positive;
+  {
+    const InferenceMode mode;
+    x = tensor({3, -1, 2}, kFloat64).reshape({1, 3});
+    index = argmax(x, 1);
+    positive = x > 0;
+  }
+  const Tensor a = ones({1, 3}, kFloat64), at = index.unsqueeze(1);
+  for (const bool recording : {true, false}) {
+    const AutoGradMode mode(recording);
+    CHECK(one_hot(index, 3).to_vector() == Doubles{1, 0, 0});
+    CHECK(bincount(index).to_vector() == Doubles{1});
+    CHECK(where(positive, a, 2).to_vector() == Doubles{1, 2, 1});
+    CHECK(masked_fill(a, positive, 5).to_vector() == Doubles{5, 1, 5});
+    CHECK(gather(x, 1, at).to_vector() == Doubles{3});
+    CHECK(gather(a, 1, at).to_vector() == Doubles{1});
+    CHECK(scatter(a, 1, at, 7).to_vector() == Doubles{7, 1, 1});
+    CHECK(scatter_add(a, 1, at, a).to_vector() == Doubles{2, 1, 1});
+    for (const char* by : {"prod", "amax", "mean"})
+      CHECK(scatter_reduce(x, 1, at, a, by).sizes() == Shape{1, 3});
+    CHECK(index_select(a, 0, index).numel() == 3);
+    CHECK(embedding(a, index).numel() == 3);
+    CHECK(logsumexp(x, {1}).item<double>() == doctest::Approx(3.3265).epsilon(1e-4));
+  }
+  CHECK_THROWS_WITH_AS(gather(leaf({1, 2, 3}).reshape({1, 3}), 1, at),
+                       doctest::Contains("cannot be saved for backward"), Error);
+}
+
+TEST_CASE("a backward in inference mode leaves nothing of that mode behind") {
+  const Tensor w = leaf({1, 2});
+  // Of a dtype that nobody else begins with here; its rule saves the gradient for the next one.
+  const auto loss = [&] {
+    const Tensor sum = w.sum().to(kBFloat16);
+    return sum * sum;
+  };
+  const Tensor first = loss();
+  {
+    const InferenceMode mode;
+    first.backward();
+  }
+  const Tensor g = autograd::grad({loss()}, {w}, {}, true, true)[0];
+  CHECK(g.requires_grad());
+}
+
 TEST_CASE("modes that end out of order warn once, and the last one brings back the state before") {
   testing::Warnings warnings;
   for (int again = 0; again < 2; ++again) {
