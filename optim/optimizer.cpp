@@ -132,6 +132,9 @@ void Optimizer::check_added(const std::vector<Tensor>& added) const {
   for (const Tensor& p : added) {
     HALFTAPE_CHECK(p.defined() && p.is_floating_point(),
                    "optimizer: a parameter is undefined or not floating-point");
+    HALFTAPE_CHECK(
+        !overlaps_itself(p.sizes(), p.strides()), "optimizer: of a parameter of shape ", p.sizes(),
+        ", several elements are one place in memory, as of expanded tensors; ", "clone() it first");
     HALFTAPE_CHECK(p.is_leaf(), "optimizer: can't optimize a non-leaf tensor (", p.sizes(),
                    ", made by an operation)");
     HALFTAPE_CHECK(

@@ -129,6 +129,9 @@ TEST_CASE("what cannot be trained is refused when the group is made") {
   CHECK_THROWS_WITH_AS(optimizer.add_param_group(group({leaf({1})}, SGDOptions(-1))),
                        doctest::Contains("learning rate: -1"), Error);
   CHECK(optimizer.param_groups().size() == 1);
+  const Tensor overlapping = zeros({1}).expand({4}).detach().requires_grad_();
+  CHECK_THROWS_WITH_AS(SGD({overlapping}, SGDOptions()),
+                       doctest::Contains("several elements are one place in memory"), Error);
 }
 
 TEST_CASE("options of another optimizer, or none, are refused before anything is read as them") {
