@@ -343,6 +343,10 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
                  leaf ? ": a leaf Variable that requires grad is being used in an in-place "
                         "operation; use NoGradGuard to change a parameter"
                       : ": the gradient of what was recorded could not follow under NoGradGuard");
+  const auto& base = x.impl()->base;
+  HALFTAPE_CHECK(leaf || !base || !Tensor(base).requires_grad() || Tensor(base).is_contiguous(), op,
+                 ": this is a view of a recorded tensor that is not contiguous, which its history "
+                 "could not follow; call contiguous() before you take a view");
   const Tensor y = view();
   x.array().bump_version();
   if (x.impl()->accumulator) {

@@ -429,3 +429,14 @@ TEST_CASE("a view is not written where its base has other bytes, or fewer, since
     CHECK_FALSE(base.requires_grad());
   }
 }
+
+TEST_CASE("a view whose history could not follow another layout stays as it was") {
+  const Tensor x = arange(6).to(kFloat64).reshape({2, 3}).requires_grad_();
+  Tensor y = x * 2;
+  y.t_();
+  const Tensor v = y[0];
+  CHECK_THROWS_WITH_AS(v.unsqueeze_(0), doctest::Contains("that is not contiguous"), Error);
+  CHECK(v.sizes() == Shape{2});
+  v.sum().backward();
+  CHECK(x.grad().to_vector() == std::vector<double>{2, 0, 0, 2, 0, 0});
+}
