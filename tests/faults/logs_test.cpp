@@ -4,13 +4,13 @@
 
 #include <halftape/halftape.h>
 
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "halftape/tests/faults/places.h"
+#include "halftape/tests/support/event_file.h"
 #include "halftape/tests/support/temp_folder.h"
 #include "halftape/tests/support/warnings.h"
 
@@ -53,20 +53,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   for (size_t at = 0, end; (end = text.find('\n', at)) != text.npos; at = end + 1)
     lines.push_back(text.substr(at, end + 1 - at));
   return lines;
-}
-
-/// The events of a file; none if it does not end with a whole one.
-std::optional<std::vector<std::string>> events_of(const std::string& bytes) {
-  std::vector<std::string> events;
-  for (size_t at = 0; at < bytes.size();) {
-    uint64_t length = 0;
-    if (bytes.size() - at < 16) return {};
-    std::memcpy(&length, bytes.data() + at, 8);
-    if (length > bytes.size() - at - 16) return {};
-    events.push_back(bytes.substr(at + 12, length));
-    at += 16 + length;
-  }
-  return events;
 }
 
 }  // namespace
@@ -173,7 +159,7 @@ TEST_CASE("an event file that fails anywhere has whole events") {
   };
   folder.emplace();
   write();
-  events = events_of(only_file()).value();
+  events = read_events(only_file()).events;
   events.erase(events.begin());  // the header has the time
   REQUIRE(events.size() == kRows);
   const Places places = at_every_place(
@@ -184,12 +170,12 @@ TEST_CASE("an event file that fails anywhere has whole events") {
       write,
       [&](const Kind& kind, const Said&) {
         if (written.empty()) return;  // nothing was opened
-        auto found = events_of(only_file());
-        if (!found && kind.persists) return;  // half an event cannot be taken back
-        REQUIRE(found);
-        REQUIRE(!found->empty());
-        found->erase(found->begin());
-        CHECK(in_order(*found, events, written));
+        EventFile found = read_events(only_file());
+        if (!found.whole && kind.persists) return;  // half an event cannot be taken back
+        REQUIRE(found.whole);
+        REQUIRE(!found.events.empty());
+        found.events.erase(found.events.begin());
+        CHECK(in_order(found.events, events, written));
       });
   check_tried(places, 5, kRows + 1, {"mkdir", "fopen"});
   MESSAGE(places.number(), " places");
