@@ -19,8 +19,8 @@ inline AutocastState state_without_regions() {
 
 /// The argument with its eligible tensors cast, also in lists, maps and optionals.
 template <class A>
-A cast_argument(const A& argument, Dtype dtype) {
-  if constexpr (std::is_same_v<A, Tensor>) {
+auto cast_argument(const A& argument, Dtype dtype) {
+  if constexpr (std::is_base_of_v<Tensor, A>) {
     return cast_if_eligible(argument, dtype);
   } else if constexpr (requires { typename A::mapped_type; }) {
     A out;

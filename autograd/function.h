@@ -139,7 +139,7 @@ struct Function {
       const NoGradGuard unrecorded;
       return T::forward(&node->context, std::forward<Args>(args)...);
     }();
-    if constexpr (std::is_same_v<Result, Tensor>)
+    if constexpr (std::is_base_of_v<Tensor, Result>)
       return node->finish({std::move(result)}, inputs)[0];
     else
       return node->finish(std::move(result), inputs);

@@ -298,6 +298,23 @@ Tensor index_put(const Tensor& x, const std::vector<TensorIndex>& indices, Scala
   return index_put(x, indices, detail::number_like("index_put", x, value), accumulate);
 }
 
+Indexed::Indexed(Tensor copy, Tensor x, std::vector<TensorIndex> indices)
+    : Tensor(std::move(copy)),
+      x_(std::move(x)),
+      indices_(std::make_shared<const std::vector<TensorIndex>>(std::move(indices))) {}
+
+Tensor Indexed::operator=(const Tensor& values) && {  // NOLINT: as declared
+  if (x_.defined())
+    x_.index_put_(*indices_, values);
+  else if (!values.is_same(*this))
+    copy_(values);
+  return values;
+}
+Tensor Indexed::operator=(Scalar value) && {  // NOLINT
+  if (!x_.defined()) return fill_(value);
+  return std::move(*this) = detail::number_like("index_put", *this, value);
+}
+
 namespace {
 /// x with src in the place of x[:, …, :, where].
 Tensor put_along(const char* op, const Tensor& x, const Tensor& src, int64_t dim,

@@ -100,10 +100,17 @@ HALFTAPE_METHOD(Tensor, roll, (const Dims& shifts, const Dims& dims), shifts, di
 HALFTAPE_METHOD(Tensor, roll, (int64_t shift, std::optional<int64_t> d), shift, d)
 HALFTAPE_METHOD(Tensor, rot90, (int64_t k, const Dims& dims), k, dims)
 
-Tensor Tensor::operator[](const Tensor& i) const { return ht::index(*this, {i}); }
-HALFTAPE_METHOD(Tensor, index, (std::initializer_list<indexing::TensorIndex> indices), indices)
-HALFTAPE_METHOD(Tensor, index, (const std::vector<indexing::TensorIndex>& indices), indices)
-Tensor Tensor::index(const Tensor& indices) const { return ht::index(*this, {indices}); }
+Indexed Tensor::operator[](const Tensor& i) const { return index(i); }
+Indexed Tensor::index(std::initializer_list<indexing::TensorIndex> indices) const {
+  return index(std::vector(indices));
+}
+Indexed Tensor::index(const std::vector<indexing::TensorIndex>& indices) const {
+  const Tensor y = ht::index(*this, indices);
+  return y.array().buffer() == array().buffer() ? Indexed(y) : Indexed(y, *this, indices);
+}
+Indexed Tensor::index(const Tensor& indices) const {
+  return index(std::vector<indexing::TensorIndex>{indices});
+}
 HALFTAPE_METHOD(Tensor, index_put,
                 (const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
                  bool accumulate),

@@ -2,9 +2,7 @@
 // LibTorch's. The methods are the functions of autograd/ops/*.h; documentation stands there.
 #pragma once
 #include <concepts>
-#include <functional>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -20,6 +18,7 @@ using TensorList = std::vector<Tensor>;
 namespace indexing {
 class TensorIndex;
 }
+class Indexed;
 
 /// Numbers of one dtype on one device, and the ops that made them; copies of the object share both.
 class Tensor : public TensorBase {
@@ -29,7 +28,7 @@ class Tensor : public TensorBase {
   explicit Tensor(Array value);
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // x = y makes the name stand for another tensor; x[0] = y writes into the elements of x.
+  // x = y gives the name to another tensor; x[0] = y and x[mask] = y write into the elements of x.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   Tensor& operator=(const Tensor& values) && { return copy_(values); }
@@ -160,10 +159,10 @@ class Tensor : public TensorBase {
   // By number and by condition: autograd/indexing.h describes the lists.
   Tensor operator[](int64_t index) const { return select(0, index); }
   /// A 0-dim integer counts as a number; any other tensor as in index({…}).
-  Tensor operator[](const Tensor& index) const;
-  Tensor index(std::initializer_list<indexing::TensorIndex> indices) const;  // index({}), too
-  Tensor index(const std::vector<indexing::TensorIndex>& indices) const;
-  Tensor index(const Tensor& indices) const;
+  Indexed operator[](const Tensor& index) const;
+  Indexed index(std::initializer_list<indexing::TensorIndex> indices) const;  // index({}), too
+  Indexed index(const std::vector<indexing::TensorIndex>& indices) const;
+  Indexed index(const Tensor& indices) const;
   Tensor index_put(const std::vector<indexing::TensorIndex>& indices, const Tensor& values,
                    bool accumulate = false) const;
   Tensor index_select(int64_t dim, const Tensor& index) const;
@@ -447,4 +446,5 @@ class Tensor : public TensorBase {
   explicit Tensor(Ref<detail::TensorImpl> impl) : TensorBase(std::move(impl)) {}
 };
 }  // namespace halftape
+#include "halftape/autograd/indexed.h"
 #include "halftape/autograd/tensor_impl.h"  // defines what is inline above

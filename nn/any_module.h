@@ -21,7 +21,7 @@ namespace halftape::nn {
 class AnyValue {
  public:
   template <class T, class = std::enable_if_t<!std::is_same_v<std::decay_t<T>, AnyValue>>>
-  explicit AnyValue(T&& value) : value_(std::forward<T>(value)) {}
+  explicit AnyValue(T&& value) : value_(Kept<T>(std::forward<T>(value))) {}
 
   /// Null when the value is not a T. There are no conversions: an int is not a float.
   template <class T>
@@ -43,6 +43,9 @@ class AnyValue {
   const std::type_info& type_info() const { return value_.type(); }
 
  private:
+  /// What x[mask] gives is a Tensor here, too.
+  template <class T, class D = std::decay_t<T>>
+  using Kept = std::conditional_t<std::is_base_of_v<Tensor, D>, Tensor, D>;
   std::any value_;
 };
 

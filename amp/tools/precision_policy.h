@@ -69,7 +69,7 @@ class PreciseImpl : public nn::Module {
       return module_->forward(cast_argument(args)...);
     }();
     using Result = decltype(result);
-    if constexpr (std::is_same_v<Result, Tensor>) {
+    if constexpr (std::is_base_of_v<Tensor, Result>) {
       return policy_.cast_to_output(result);
     } else {
       if constexpr (std::is_same_v<Result, TensorList>)
@@ -85,7 +85,7 @@ class PreciseImpl : public nn::Module {
  private:
   template <class A>
   auto cast_argument(const A& argument) const {
-    if constexpr (std::is_same_v<A, Tensor>)
+    if constexpr (std::is_base_of_v<Tensor, A>)
       return policy_.cast_to_compute(argument);
     else
       return argument;

@@ -74,11 +74,19 @@ TEST_CASE("index, its gradient and index_put equal a plain reference in 3000 ran
       Tensor in_place = x.clone();
       in_place.index_put_(e.items, v);
       CHECK(same_bits(in_place, put));
+      Tensor assigned = x.clone();
+      assigned.index(e.items) = v;
+      CHECK(same_bits(assigned, put));
       if (dtype == kBool) continue;
       Values added = before;
       for (size_t i = 0; i < sums.size(); ++i) added[i] += sums[i];
       if (dtype != kUInt8 && dtype != kInt8 && dtype != kBFloat16)  // which may not hold the sums
         CHECK(index_put(x, e.items, v, true).to_vector() == added);
+      if (once && dtype != kUInt8 && dtype != kInt8 && dtype != kBFloat16) {
+        Tensor increased = x.clone();
+        increased.index(e.items) += v;
+        CHECK(increased.to_vector() == added);
+      }
       if (!y.is_floating_point()) continue;
       const Tensor leaf = x.detach().requires_grad_();
       leaf.index(e.items).backward(v);
@@ -369,4 +377,64 @@ TEST_CASE("a write to a view made by index changes the base and its history") {
   CHECK(y.to_vector() == Values{2, 7, 1, 2, 1, 1, 2, 5, 1});
   y.backward(ones({3, 3}));
   CHECK(leaf.grad().to_vector() == Values{2, 0, 1, 2, 1, 1, 2, 0, 1});
+}
+
+TEST_CASE("what is assigned to x[mask] goes into x, and what has a name is a tensor") {
+  Tensor x = counted({6});
+  x[x > 3] = -1;
+  x[ints({0, 2})] = tensor({7.f, 8.f});
+  x[tensor(1)] = 9;
+  CHECK(x.to_vector() == Values{7, 9, 8, 3, -1, -1});
+  x[ints({0, 1})] = x[ints({1, 0})];
+  x[ints({4, 5})] += 3;
+  x[x == 8] -= ones({1});
+  x.index({Slice(2, None), "..."}) *= 10;
+  x[tensor(3)] /= 2;
+  x.index({ints({-1})}) /= tensor({5.f});
+  CHECK(x.to_vector() == Values{9, 7, 70, 15, 20, 4});
+  x[ints({0})] = x.index({0}) = x[x == 7] = 9;
+  CHECK((x[ints({1})] -= 2).item() == 7);
+  CHECK(x.to_vector() == Values{9, 7, 70, 15, 20, 4});
+  Tensor bits = tensor({1, 2, 4}), rows = zeros({2, 2});
+  bits[ints({0, 2})] |= tensor({2, 2});
+  bits[bits > 2] &= tensor({4, 6});
+  bits[tensor({false, true, false})] ^= tensor({3});
+  CHECK(bits.to_vector() == Values{0, 1, 6});
+  rows.index({Slice(), ints({1})}) = ones({2, 1});
+  rows[tensor({false, true})][0] = 5;  // of the copy, as in Python
+  CHECK(rows.to_vector() == Values{0, 1, 0, 1});
+
+  auto named = x[x > 10];
+  named += 1;
+  CHECK(named.to_vector() == Values{71, 16, 21});
+  named = x[ints({0})];
+  named *= 2;
+  named = rows;
+  named += 1;
+  Tensor other = x[ints({1})];
+  other.fill_(0);
+  other = x[ints({2})];
+  CHECK(other.item() == 70);
+  CHECK(x.to_vector() == Values{9, 7, 70, 15, 20, 4});
+  CHECK(rows.to_vector() == Values{1, 2, 1, 2});
+  CHECK(testing::message([&] { x[ints({0, 1})] = ones({3}); }).find("index_put") == 0);
+  CHECK(testing::message([&] { x[ints({9})] = 1; }).find("index") == 0);
+  CHECK(x.to_vector() == Values{9, 7, 70, 15, 20, 4});
+}
+
+TEST_CASE("what is assigned to x[mask] takes part in the history of x") {
+  const Tensor leaf = ones({3}).requires_grad_(), w = tensor({2.f}).requires_grad_();
+  Tensor y = leaf * 1;
+  y[ints({0})] = w;
+  y[tensor({false, true, true})] *= w;
+  y.sum().backward();
+  CHECK(leaf.grad().to_vector() == Values{0, 2, 2});
+  CHECK(w.grad().to_vector() == Values{3});
+  CHECK_THROWS_AS(leaf[ints({0})] = 5, Error);
+  CHECK_THROWS_AS(leaf[ints({0})] += 5, Error);
+  CHECK(leaf.to_vector() == Values{1, 1, 1});
+  const NoGradGuard guard;
+  leaf[ints({0})] = 5;
+  leaf[leaf < 2] -= 1;
+  CHECK(leaf.to_vector() == Values{5, 0, 0});
 }
