@@ -58,11 +58,6 @@ void check_writable(const char* op, const Tensor& x, bool history) {
       !leaf(x) && !leaf(base), op,
       ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
       "a view of it; use NoGradGuard to update a parameter");
-  HALFTAPE_CHECK(!base.defined() || !(history || base.requires_grad()) || base.is_contiguous(), op,
-                 ": the tensor ", x.sizes(), " is a view of one with sizes ", base.sizes(),
-                 " and strides ", base.strides(),
-                 ", whose history cannot go on, as it is not contiguous; make the view of its "
-                 "contiguous()");
   if (base.defined() && (history || base.requires_grad())) check_window(op, base, x);
 }
 
@@ -344,9 +339,7 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
                         "operation; use NoGradGuard to change a parameter"
                       : ": the gradient of what was recorded could not follow under NoGradGuard");
   const auto& base = x.impl()->base;
-  HALFTAPE_CHECK(leaf || !base || !Tensor(base).requires_grad() || Tensor(base).is_contiguous(), op,
-                 ": this is a view of a recorded tensor that is not contiguous, which its history "
-                 "could not follow; call contiguous() before you take a view");
+  if (!leaf && base && Tensor(base).requires_grad()) check_window(op, Tensor(base), x);
   const Tensor y = view();
   x.array().bump_version();
   if (x.impl()->accumulator) {

@@ -95,8 +95,7 @@ void TensorImpl::renew() {
     return;
   }
   const AutoGradMode recording(true);
-  const Tensor again = as_strided(Tensor(base), value.shape(), value.strides(), value.offset());
-  set_history(again.impl()->history);
+  set_history(history_of_view(Tensor(base), value));
   seen = base->rewritten;
 }
 

@@ -228,3 +228,32 @@ TEST_CASE("what was overwritten in place has the gradient 0, and its leaf one of
     CHECK(has(message([&] { s.sum().backward(); }), "changed in place"));
   }
 }
+
+TEST_CASE("views of a tensor whose dimensions were exchanged take part in its history") {
+  const auto gradient = [](bool exchanged, const std::function<void(Tensor&, Tensor&)>& change) {
+    const Tensor x = (arange(6).to(kFloat64) + 1).reshape({2, 3}).requires_grad_();
+    Tensor y = exchanged ? x * 2 : x.t() * 2;  // y, or its transpose
+    if (exchanged) y.t_();
+    Tensor v = y[0];
+    change(y, v);
+    (v * v).sum().backward({}, true);
+    (y * y).sum().backward();
+    return x.grad().to_vector();
+  };
+  const auto same = [&](const std::function<void(Tensor&, Tensor&)>& change) {
+    return gradient(true, change) == gradient(false, change);
+  };
+  CHECK(same([](Tensor& y, Tensor&) { y.mul_(3); }));
+  CHECK(same([](Tensor&, Tensor& v) { v.mul_(3); }));
+  CHECK(same([](Tensor&, Tensor& v) { v.fill_(3); }));
+  CHECK(same([](Tensor&, Tensor& v) { v.unsqueeze_(0); }));
+  CHECK(same([](Tensor& y, Tensor& v) { v.mul_(y[1].clone()); }));
+  CHECK(same([](Tensor& y, Tensor& v) {
+    y.exp_();
+    v.unsqueeze_(1).mul_(2);
+    y[1].zero_();
+    v.squeeze_();
+  }));
+  CHECK(gradient(true, [](Tensor& y, Tensor& v) { y.exp_(), v.mul_(2); }) !=
+        gradient(true, [](Tensor&, Tensor&) {}));
+}

@@ -401,13 +401,13 @@ TEST_CASE("views outlast a write to a tensor that is not contiguous, where nothi
 }
 
 TEST_CASE("a write through a view that its base's history cannot follow changes nothing") {
-  Tensor base = empty_strided({2, 3}, {1, 2}).fill_(0);
+  Tensor base = empty_strided({2, 3}, {1, 4}).fill_(0);
   const Tensor w = ones({3}).requires_grad_();
   const uint64_t version = base.version();
   using testing::message;
   CHECK(message([&] { base[0].copy_(w); }).find("is a view of one with sizes") !=
         std::string::npos);
-  CHECK(message([&] { base[0].add_(w); }).find("is not contiguous") != std::string::npos);
+  CHECK(message([&] { base[0].add_(w); }).find("between its elements") != std::string::npos);
   CHECK(base.equal(zeros({2, 3})));
   CHECK(base.version() == version);
   base[0].copy_(w.detach());  // no history is concerned
@@ -428,15 +428,4 @@ TEST_CASE("a view is not written where its base has other bytes, or fewer, since
     CHECK(view.to_vector() == before);
     CHECK_FALSE(base.requires_grad());
   }
-}
-
-TEST_CASE("a view whose history could not follow another layout stays as it was") {
-  const Tensor x = arange(6).to(kFloat64).reshape({2, 3}).requires_grad_();
-  Tensor y = x * 2;
-  y.t_();
-  const Tensor v = y[0];
-  CHECK_THROWS_WITH_AS(v.unsqueeze_(0), doctest::Contains("that is not contiguous"), Error);
-  CHECK(v.sizes() == Shape{2});
-  v.sum().backward();
-  CHECK(x.grad().to_vector() == std::vector<double>{2, 0, 0, 2, 0, 0});
 }

@@ -97,16 +97,16 @@ Tensor record_write(const Array& value, const Tensor& x, const Tensor& y, const 
                 });
 }
 
-Window checked_window(const char* op, const Tensor& x, const Shape& size, const Strides& stride,
+Window checked_window(const char* op, const Array& x, const Shape& size, const Strides& stride,
                       std::optional<int64_t> storage_offset) {
   HALFTAPE_CHECK(size.size() == stride.size(), op, ": ", size.size(), " sizes and ", stride.size(),
                  " strides");
   for (int i = 0; i < size.size(); ++i)
     HALFTAPE_CHECK(size[i] >= 0 && stride[i] >= 0, op, ": sizes ", size, " and strides ", stride,
                    " must not be negative");
-  HALFTAPE_CHECK(x.is_contiguous(), op, ": the tensor ", x.sizes(), " with strides ", x.strides(),
+  HALFTAPE_CHECK(x.contiguous(), op, ": the tensor ", x.shape(), " with strides ", x.strides(),
                  " is not contiguous; call contiguous() first");
-  const int64_t first = x.array().offset(), begin = storage_offset.value_or(first);
+  const int64_t first = x.offset(), begin = storage_offset.value_or(first);
   const Window w{size, stride, numel(size) == 0 ? 0 : checked_add(begin, -first)};
   HALFTAPE_CHECK(numel(size) == 0 || (w.offset >= 0 && w.end() <= x.numel()), op, ": size ", size,
                  ", stride ", stride, " and offset ", w.offset, " reach beyond the ", x.numel(),
@@ -119,13 +119,13 @@ Window checked_window(const char* op, const Tensor& x, const Shape& size, const 
 Tensor as_strided(const Tensor& x, const Shape& size, const Strides& stride,
                   std::optional<int64_t> storage_offset) {
   check_defined("as_strided", x);
-  return seen_through(x, checked_window("as_strided", x, size, stride, storage_offset));
+  return seen_through(x, checked_window("as_strided", x.array(), size, stride, storage_offset));
 }
 
 Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& size,
                           const Strides& stride, std::optional<int64_t> storage_offset) {
   check_defined("as_strided_scatter", x, window);
-  const Window w = checked_window("as_strided_scatter", x, size, stride, storage_offset);
+  const Window w = checked_window("as_strided_scatter", x.array(), size, stride, storage_offset);
   HALFTAPE_CHECK(window.sizes() == size, "as_strided_scatter: window ", window.sizes(),
                  " for size ", size);
   HALFTAPE_CHECK(window.device() == x.device(), "as_strided_scatter: window on ", window.device(),
@@ -135,18 +135,54 @@ Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& si
   return written(x, cast(window, x.dtype()), w);
 }
 
+namespace {
+
+/// The dimensions of x in the order in which they lie in memory, the widest stride first.
+Dims memory_order(const Array& x) {
+  Dims order;
+  for (int d = 0; d < x.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  return order;
+}
+
+/// The view as a window of its base with the dimensions in the order of the memory.
+Window window_of(const char* op, const Array& base, const Array& view) {
+  const Array ordered = base.contiguous() ? base : base.permute(memory_order(base));
+  HALFTAPE_CHECK(ordered.contiguous(), op, ": the tensor ", view.shape(),
+                 " is a view of one with sizes ", base.shape(), " and strides ", base.strides(),
+                 ", whose history cannot go on, as other memory lies between its elements; make "
+                 "the view of its contiguous()");
+  return checked_window(op, ordered, view.shape(), view.strides(), view.offset());
+}
+Tensor in_memory_order(const Tensor& x) {
+  return x.is_contiguous() ? x : permute(x, memory_order(x.array()));
+}
+
+}  // namespace
+
 void check_window(const char* op, const Tensor& base, const Tensor& view) {
   const Array& v = view.array();
   HALFTAPE_CHECK(base.array().buffer() == v.buffer(), op, ": the tensor ", v.shape(),
                  " is a view of bytes that its base ", base.sizes(),
                  " has left by set_data(), so the base's history cannot follow; make a new view");
-  checked_window(op, base, v.shape(), v.strides(), v.offset());
+  window_of(op, base.array(), v);
 }
 
 Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value) {
-  const Array& v = view.array();
-  const Window w = checked_window("in-place on a view", base, v.shape(), v.strides(), v.offset());
-  return record_write(base.array(), base, value, w).impl()->history;
+  const Window w = window_of("in-place on a view", base.array(), view.array());
+  const Tensor ordered = in_memory_order(base),
+               written = record_write(ordered.array(), ordered, value, w);
+  if (base.is_contiguous()) return written.impl()->history;
+  const Dims order = memory_order(base.array());
+  Dims back = order;
+  for (int d = 0; d < order.size(); ++d) back[static_cast<int>(order[d])] = d;
+  return permute(written, back).impl()->history;
+}
+
+Edge history_of_view(const Tensor& base, const Array& view) {
+  const Window w = window_of("a view", base.array(), view);
+  return seen_through(in_memory_order(base), w).impl()->history;
 }
 
 Tensor view(const Tensor& x, const Shape& wanted) {

@@ -67,9 +67,11 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Strides& stride,
 /// A copy of x in which the elements that as_strided() shows are those of `window`.
 Tensor as_strided_scatter(const Tensor& x, const Tensor& window, const Shape& size,
                           const Strides& stride, std::optional<int64_t> storage_offset = {});
-/// Throws unless the bytes of `view` are still a window of those of `base`, which is contiguous.
+/// Throws unless the bytes of `view` are still a window of those of `base`, which has no gaps.
 void check_window(const char* op, const Tensor& base, const Tensor& view);
 /// The history of `base` once `value` was written to its view.
 Edge history_of_write(const Tensor& base, const Tensor& view, const Tensor& value);
+/// The history of a view from that of its base.
+Edge history_of_view(const Tensor& base, const Array& view);
 
 }  // namespace halftape
