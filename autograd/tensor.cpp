@@ -206,10 +206,14 @@ const Tensor& Tensor::requires_grad_(bool on) const {
                  "gradients, and this is ",
                  dtype());
   if (on) {
-    auto now = make_ref<Accumulate>(impl_.get());
-    if (impl_->resting)
-      now->take_over(static_cast<Accumulate&>(*std::exchange(impl_->resting, {})));
-    impl_->accumulator = std::move(now);
+    Ref<Node> former = std::exchange(impl_->resting, {});
+    if (former && static_cast<Accumulate&>(*former).attach_leaf(impl_.get())) {
+      impl_->accumulator = std::move(former);  // what was recorded before leads here
+    } else {
+      auto now = make_ref<Accumulate>(impl_.get());
+      if (former) now->take_over(static_cast<Accumulate&>(*former));
+      impl_->accumulator = std::move(now);
+    }
   } else {
     static_cast<Accumulate&>(*impl_->accumulator).detach_leaf();
     impl_->resting = std::move(impl_->accumulator);

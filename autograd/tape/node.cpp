@@ -78,9 +78,9 @@ void dispose(Node* node) noexcept {
   draining = false;
 }
 
-void GradSlot::cut() {
+void GradSlot::set_owner(detail::TensorImpl* owner) {
   const std::lock_guard lock(mutex_);
-  owner_ = nullptr;
+  owner_ = owner;
 }
 
 void GradSlot::with(const std::function<void(Tensor&)>& f) {
@@ -138,6 +138,14 @@ void Node::run_hooks(Grads& g) const {
 Accumulate::Accumulate(detail::TensorImpl* leaf) : Node("accumulate"), slot_(leaf) {
   seq_ -= kOps;  // runs after all operations, whenever the leaf was made
   first = {leaf->value.shape(), leaf->value.dtype(), leaf->value.device()};
+}
+
+bool Accumulate::attach_leaf(detail::TensorImpl* leaf) {
+  const Array& now = leaf->value;
+  if (now.shape() != first.shape || now.dtype() != first.dtype || now.device() != first.device)
+    return false;
+  slot_.set_owner(leaf);
+  return true;
 }
 
 void Accumulate::take_over(Accumulate& former) {

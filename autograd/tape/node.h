@@ -25,7 +25,8 @@ using Grads = std::vector<Tensor>;
 class GradSlot {
  public:
   explicit GradSlot(detail::TensorImpl* owner) : owner_(owner) {}
-  void cut();
+  void cut() { set_owner(nullptr); }
+  void set_owner(detail::TensorImpl* owner);
   /// The gradient is the one that `former` had.
   void take_over(const GradSlot& former) { filled_in_ = former.filled_in_; }
   /// Calls f with the tensor's gradient, unless the tensor is gone. One thread at a time, and one
@@ -179,8 +180,10 @@ class Accumulate final : public Node {
  public:
   explicit Accumulate(detail::TensorImpl* leaf);
   Grads vjp(Grads g) override;
-  /// Called when the leaf dies: later gradients are dropped.
+  /// Called when the leaf dies or is to have no gradient: later gradients are dropped.
   void detach_leaf() { slot_.cut(); }
+  /// The leaf takes gradients again; false if by now it has another shape, dtype or device.
+  bool attach_leaf(detail::TensorImpl* leaf);
   /// Takes over hooks and place of the one that the leaf had before.
   void take_over(Accumulate& former);
   struct Hook {

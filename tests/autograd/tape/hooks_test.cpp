@@ -353,14 +353,22 @@ TEST_CASE("hooks of a leaf outlast requires_grad_(false)") {
   CHECK(before == 1);
   CHECK(after == 1);
   CHECK(p.grad().item<double>() == 2);
-  old_graph.backward();  // recorded when it was another leaf
+  p.requires_grad_(false);
+  old_graph.backward({}, true);
   CHECK(p.grad().item<double>() == 2);
+  p.requires_grad_(true);
+  old_graph.backward();  // recorded before all that
+  CHECK(p.grad().item<double>() == 7);
+  CHECK(after == 2);
+  const Tensor of_other_shape = p * 5;
   p.mutable_grad() = Tensor();
   p.requires_grad_(false);
   p.set_data(ones({3}, kFloat64));
   p.requires_grad_(true);
   (p * 2).sum().backward({}, {}, false);
-  CHECK(after == 2);
+  CHECK(after == 3);
+  of_other_shape.backward();
+  CHECK(p.grad().to_vector() == std::vector<double>{2, 2, 2});
 }
 
 TEST_CASE("backward into chosen inputs adds to each of them once") {
