@@ -87,8 +87,9 @@ struct Pow
   static constexpr bool numbers = true;
   HALFTAPE_HD static auto f(const auto& a, const auto& b) { return pow(a, b); }
   HALFTAPE_HD static auto da(const auto& g, const auto& a, const auto& b) {
-    const auto m = where(b == 0, 1, b);
-    return g * (b * pow(a, m - 1));
+    // At b = 0 both factors are kept finite: a further derivative, by b, is 1/a there.
+    const auto m = where(b == 0, 1, b), at_zero = b / where(a * a > 0, a, 1);
+    return g * where(b == 0, at_zero, b * pow(a, m - 1));
   }
   HALFTAPE_HD static auto db(const auto& g, const auto& a, const auto& b) {
     const auto m = where(a == 0, where(b >= 0, 1, a), a);

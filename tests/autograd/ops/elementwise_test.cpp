@@ -327,6 +327,13 @@ TEST_CASE("at kinks and ties the gradient is as documented") {
   CHECK(slope([](const Tensor& x) { return pow(x, 0); }, {0, kNaN}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return pow(x, zeros_like(x)); }, {0}) == Doubles{0});
   CHECK(slope([](const Tensor& x) { return pow(zeros_like(x), x); }, {0, 2}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return pow(x, zeros_like(x)); }, {kNaN, kInf, 1e-310}) ==
+        Doubles{0, 0, 0});
+  const auto mixed = [](const Tensor& b) {  // ∂²aᵇ/∂a∂b = aᵇ⁻¹·(1 + b·ln a)
+    const Tensor a = tensor({2.0, -4.0, 0.5}, kFloat64).requires_grad_();
+    return autograd::grad({pow(a, b).sum()}, {a}, {}, true, true)[0];
+  };
+  CHECK(slope(mixed, {0, 0, 0}) == Doubles{0.5, -0.25, 2});
   CHECK(slope([](const Tensor& x) { return copysign(x, -ones_like(x)); }, {0, 2, -2}) ==
         Doubles{0, -1, 1});
   CHECK(slope([](const Tensor& x) { return nan_to_num(x); }, {kInf, kNaN, 2}) == Doubles{0, 0, 1});
