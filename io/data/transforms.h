@@ -148,12 +148,15 @@ template <class Target = Tensor>
 struct Normalize : public TensorTransform<Target> {
   Normalize(ArrayRef<double> means, ArrayRef<double> stddevs)
       : mean(per_channel(means)), stddev(per_channel(stddevs)) {}
-  Tensor operator()(Tensor input) override { return input.sub(mean).div(stddev); }
-  Tensor mean, stddev;  // (C, 1, 1)
+  Tensor operator()(Tensor input) override {
+    return input.sub(mean.to(input.device())).div(stddev.to(input.device()));
+  }
+  Tensor mean, stddev;  // (C, 1, 1), on the CPU
 
  private:
   static Tensor per_channel(ArrayRef<double> values) {
-    return halftape::tensor(values.vec(), kFloat32).unsqueeze(1).unsqueeze(2);
+    const TensorOptions on_host = TensorOptions(kFloat32).device(kCPU);
+    return halftape::tensor(values.vec(), on_host).unsqueeze(1).unsqueeze(2);
   }
 };
 

@@ -195,6 +195,8 @@ TEST_CASE("data sets and messages between ranks are on the CPU, whatever the def
   CHECK(data::ByteVocabulary().encode("ab").device() == kCPU);
   CHECK(data::CharVocabulary("ab").encode("ab").device() == kCPU);
   CHECK(data::parse_csv("a\n1\n").values.device() == kCPU);
+  const Tensor picture = ones({1, 2, 2}, TensorOptions().device(kCPU));
+  CHECK(data::transforms::Normalize<>({0.5}, {0.5})(picture).device() == kCPU);
   const Tensor weight = ones({3}, requires_grad());
   REQUIRE(weight.device() != kCPU);
   distributed::ZeroRedundancyOptimizer<optim::AdamW> optimizer(
