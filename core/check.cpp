@@ -1,5 +1,8 @@
 #include "halftape/core/check.h"
 
+#include <locale>
+#include <sstream>
+
 #include "halftape/core/machine/backtrace.h"
 #include "halftape/core/place.h"
 
@@ -28,6 +31,13 @@ namespace detail {
 thread_local constinit const char* op_at_work = nullptr;
 thread_local constinit const Place* place_at_work = nullptr;
 constinit std::atomic<std::string (*)()> call_at_work = nullptr;
+
+std::string printed(void (*print)(std::ostream& out, const void* there), const void* there) {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());  // a global one may group digits
+  print(text, there);
+  return text.str();
+}
 
 std::string in_its_name(std::string text) {
   const std::string op = op_at_work ? std::string(op_at_work) + ": " : "";

@@ -2,9 +2,8 @@
 // out.
 #pragma once
 #include <atomic>
-#include <locale>
 #include <memory>
-#include <sstream>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 
@@ -44,13 +43,17 @@ extern std::atomic<std::string (*)()> call_at_work;
 /// the call behind it.
 std::string in_its_name(std::string text);
 
-/// The parts, printed one after the other.
+/// What `print` writes of the thing that is there.
+std::string printed(void (*print)(std::ostream& out, const void* there), const void* there);
+
+/// The parts, printed one after the other. The stream is made elsewhere, once for all kinds of
+/// parts: there are hundreds.
 template <class... Parts>
 std::string str(const Parts&... parts) {
-  std::ostringstream text;
-  text.imbue(std::locale::classic());  // a global one may group digits
-  (text << ... << parts);
-  return text.str();
+  const auto print = [&](std::ostream& out) { (out << ... << parts); };
+  return printed(
+      [](std::ostream& out, const void* p) { (*static_cast<const decltype(print)*>(p))(out); },
+      &print);
 }
 
 /// Not inlined, so that the functions which check are.

@@ -4,6 +4,7 @@
 
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #define HALFTAPE_OPTIONS_OF torch
 #include "tests/support/modules/options_from_text.h"

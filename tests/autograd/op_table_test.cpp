@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include "halftape/autograd/tape/node.h"

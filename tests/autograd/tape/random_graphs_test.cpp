@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/many.h"

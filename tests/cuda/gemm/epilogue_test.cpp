@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <sstream>
 #include <vector>
 
 #include "../on_gpu.h"

@@ -6,6 +6,7 @@
 #include <clocale>
 #include <cmath>
 #include <cstdlib>
+#include <locale>
 
 #include "halftape/io/formats/idx.h"
 #include "halftape/tests/io/data/data_files.h"

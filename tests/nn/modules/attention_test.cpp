@@ -3,6 +3,8 @@
 
 #include <halftape/halftape.h>
 
+#include <sstream>
+
 #include "halftape/tests/support/message.h"
 #include "halftape/tests/support/modules/module_vectors.h"
 #include "halftape/tests/support/nonfinite.h"
