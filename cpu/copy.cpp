@@ -11,33 +11,63 @@ namespace halftape::cpu {
 namespace {
 
 /// n elements from one place to another; steps in elements.
-using CopyRun = void (*)(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n);
-
-template <class To, class From>
-void copy_run(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n) {
-  const From* x = reinterpret_cast<const From*>(from);
-  To* y = reinterpret_cast<To*>(to);
+template <class Word>
+void move_run(const void* from, int64_t from_step, void* to, int64_t to_step, int64_t n) {
+  const Word* x = static_cast<const Word*>(from);
+  Word* y = static_cast<Word*>(to);
   if (from_step == 1 && to_step == 1) {
-    convert_all(x, n, y);
+    std::copy_n(x, n, y);
   } else if (from_step == 2 && to_step == 1) {  // every second: a step that is known vectorises
-    for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[2 * i]);
+    for (int64_t i = 0; i < n; ++i) y[i] = x[2 * i];
   } else {
-    for (int64_t i = 0; i < n; ++i) y[i * to_step] = convert<To>(x[i * from_step]);
+    for (int64_t i = 0; i < n; ++i) y[i * to_step] = x[i * from_step];
   }
 }
-
-CopyRun copier(Dtype to, Dtype from) {
-  if (to == from)
-    return with_word(to, [](auto t) -> CopyRun {
-      using Word = typename decltype(t)::type;
-      return &copy_run<Word, Word>;
-    });
-  return visit(to, [&](auto t) {
-    return visit(from, [](auto u) -> CopyRun {
-      return &copy_run<typename decltype(t)::type, typename decltype(u)::type>;
-    });
-  });
+template <class To, class From>
+void convert_run(const void* from, void* to, int64_t n) {
+  convert_all(static_cast<const From*>(from), n, static_cast<To*>(to));
 }
+
+/// Copies runs of elements of one dtype to another. There is one loop for each pair of dtypes:
+/// elements that are apart come together first.
+class CopyRun {
+ public:
+  CopyRun(Dtype to, Dtype from)
+      : item_to_(element_size(to)), item_from_(element_size(from)), scatter_(mover(to)) {
+    if (to == from) return;
+    gather_ = mover(from);
+    visit(to, [&](auto t) {
+      visit(from, [&](auto u) {
+        convert_ = &convert_run<typename decltype(t)::type, typename decltype(u)::type>;
+      });
+    });
+  }
+  /// Steps in elements.
+  void operator()(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n) const {
+    if (!convert_) return scatter_(from, from_step, to, to_step, n);
+    if (from_step == 1 && to_step == 1) return convert_(from, to, n);
+    constexpr int64_t kBlock = 256;
+    alignas(64) char together[kBlock * 8], converted[kBlock * 8];
+    for (int64_t m; n > 0; n -= m) {
+      m = std::min(kBlock, n);
+      if (from_step != 1) gather_(from, from_step, together, 1, m);
+      convert_(from_step == 1 ? from : together, to_step == 1 ? to : converted, m);
+      if (to_step != 1) scatter_(converted, 1, to, to_step, m);
+      from += m * from_step * item_from_;
+      to += m * to_step * item_to_;
+    }
+  }
+
+ private:
+  using Move = void (*)(const void* from, int64_t from_step, void* to, int64_t to_step, int64_t n);
+  static Move mover(Dtype d) {
+    return with_word(d, [](auto t) -> Move { return &move_run<typename decltype(t)::type>; });
+  }
+
+  int64_t item_to_, item_from_;
+  Move scatter_, gather_ = nullptr;
+  void (*convert_)(const void* from, void* to, int64_t n) = nullptr;
+};
 
 constexpr int64_t kShort = 1024;  // bytes of a run for which a call is dear
 
@@ -109,7 +139,7 @@ void transpose(const Word* from, int64_t from_pitch, Word* to, int64_t to_pitch)
 /// Copies squares of 32x32 elements: reads them along the dimension in which `from` is contiguous,
 /// and writes them along the innermost one.
 template <class Word>
-void copy_squares(const Walk<2>& walk, int dim, CopyRun copy, bool same) {
+void copy_squares(const Walk<2>& walk, int dim, const CopyRun& copy, bool same) {
   const int inner = walk.shape.size() - 1;
   const auto &to = walk.operands[0], &from = walk.operands[1];
   const int64_t across = walk.shape[inner], down = walk.shape[dim];
@@ -187,7 +217,7 @@ bool is_transposed(const Array& to, const Array& from) {
 }
 
 void copy(const Array& to, const Array& from) {
-  const CopyRun copy = copier(to.dtype(), from.dtype());
+  const CopyRun copy(to.dtype(), from.dtype());
   if (to.numel() <= kAlone && to.contiguous() && from.contiguous())  // no walk to plan
     return copy(static_cast<char*>(from.raw()), 1, static_cast<char*>(to.raw()), 1, to.numel());
   const Walk<2> walk({&to, &from});
@@ -196,7 +226,7 @@ void copy(const Array& to, const Array& from) {
       copy_squares<typename decltype(t)::type>(walk, dim, copy, to.dtype() == from.dtype());
     });
   const int64_t item = to.dtype() == from.dtype() ? walk.operands[0].item : 0;
-  walk.run([copy, item](WalkedRuns<2>& runs) {
+  walk.run([&copy, item](WalkedRuns<2>& runs) {
     const bool as_bytes = runs.steps[0] == 1 && runs.steps[1] == 1 && item > 0;
     if (const int64_t bytes = runs.n * item; as_bytes && bytes <= kShort)
       return copy_short(runs, bytes);
