@@ -36,9 +36,8 @@ namespace halftape {
 /// A graph is of one device and replayed in one stream. The step clears its gradients itself.
 ///
 /// Throws if the step does something that a replay could not repeat, and names it: a value that the
-/// host reads (item()), a wait, a copy from or to host memory that is not pinned, checkpoint(),
-/// gradients that are added to those of the first call. Tensors that the step made are then
-/// undefined.
+/// host reads (item()), a wait, a copy from or to host memory that is not pinned, gradients that
+/// are added to those of the first call. Tensors that the step made are then undefined.
 ///
 /// On the CPU replay() calls the step.
 class Graph {

@@ -41,12 +41,12 @@ class Trial final : public ForwardingBackend, public Stage {
   }
   void put_back() {
     // In reverse: a buffer and a part of it may both be saved.
-    for (; !saved_.empty(); saved_.pop_back()) {
-      const Saved& saved = saved_.back();
-      to().copy(saved.now.array, saved.before);
-      saved.now.array.bump_version();  // copies of the trial's bytes are out of date
+    for (auto saved = saved_.rbegin(); saved != saved_.rend(); ++saved) {
+      to().copy(saved->now.array, saved->before);
+      saved->now.array.bump_version();  // copies of the trial's bytes are out of date
     }
     to().synchronize();
+    saved_.clear();  // now that they were read: they are of the trial's queue, which waits for none
     known_.clear();
   }
   /// Buffers that the step allocated for itself. Some may still exist.

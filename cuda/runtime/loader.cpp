@@ -6,6 +6,7 @@
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/check.h"
 #include "halftape/core/machine/module.h"
+#include "halftape/core/machine/warn.h"
 #include "halftape/cuda/cuda.h"
 #include "halftape/cuda/runtime/runtime.h"
 
@@ -93,7 +94,10 @@ DeviceIndex device_count() {
 std::string device_name(Device device) { return require(device).device_name(device.index()); }
 int compute_capability(Device device) { return require(device).compute_capability(device.index()); }
 void use_device(Device device) { require(device).use_device(device.index()); }
-void synchronize(Device device) { require(device).backend(device.index()).synchronize(); }
+void synchronize(Device device) {
+  require(device);
+  halftape::backend(device).synchronize();  // which a Graph may refuse
+}
 
 int64_t memory_allocated(Device device) { return memory(device).allocated; }
 int64_t max_memory_allocated(Device device) { return memory(device).peak; }
@@ -101,7 +105,13 @@ int64_t memory_reserved(Device device) { return memory(device).reserved; }
 void reset_peak_memory_stats(Device device) {
   if (is_available()) require(device).reset_peak(device.index());
 }
+namespace {
+void refuse_in_step(const char* call) {
+  HALFTAPE_CHECK(!Capture::active(), call, " inside a captured step; call it outside");
+}
+}  // namespace
 void empty_cache(Device device) {
+  refuse_in_step("empty_cache()");
   if (is_available()) require(device).empty_cache(device.index());
 }
 void set_blocking(bool blocking) {
@@ -113,7 +123,10 @@ void allow_fp16_reduced_precision_reduction(bool allowed) {
 
 Stream::Stream(Device device, bool high_priority)
     : Stream(device, require(device).next_stream(device.index(), high_priority)) {}
-void Stream::synchronize() const { require(device_).synchronize_stream(device_.index(), handle_); }
+void Stream::synchronize() const {
+  refuse_in_step("Stream::synchronize()");
+  require(device_).synchronize_stream(device_.index(), handle_);
+}
 bool Stream::query() const { return on(device_).query_stream(handle_); }
 Stream current_stream(Device device) {
   if (Capture* capture = Capture::on(device))
@@ -122,10 +135,15 @@ Stream current_stream(Device device) {
 }
 
 StreamGuard::StreamGuard(const Stream& stream) : before_(current_stream(stream.device())) {
+  HALFTAPE_CHECK(!Capture::active_or_tried(),
+                 "StreamGuard: the step of a Graph runs in one stream");
   require(stream.device()).set_current_stream(stream.device().index(), stream.handle());
 }
 StreamGuard::~StreamGuard() {
-  runtime()->set_current_stream(before_.device().index(), before_.handle());
+  if (Capture::active_or_tried())
+    warn("a StreamGuard ends inside the step of a Graph, and is without effect");
+  else
+    runtime()->set_current_stream(before_.device().index(), before_.handle());
 }
 
 Event::Event(bool enable_timing, Device device)
@@ -139,7 +157,10 @@ void Event::record(const Stream& stream) {
 void Event::block(const Stream& stream) const {
   on(stream.device()).wait_event(stream.handle(), handle_.get());
 }
-void Event::synchronize() const { on(device_).synchronize_event(handle_.get()); }
+void Event::synchronize() const {
+  refuse_in_step("Event::synchronize()");
+  on(device_).synchronize_event(handle_.get());
+}
 bool Event::query() const { return on(device_).query_event(handle_.get()); }
 float Event::elapsed_time(const Event& later) const {
   HALFTAPE_CHECK(timing_ && later.timing_,

@@ -55,10 +55,10 @@ void CudaRecording::rehearse(const std::function<void()>& work) {
     const StreamScope stream(context_, stream_);
     work();
   } catch (...) {
-    (void)cudaStreamSynchronize(stream_);
+    (void)context_.wait();
     throw;
   }
-  context_.synchronize(stream_);
+  context_.synchronize();  // threads of the step may have used other streams
 }
 
 void CudaRecording::record(const std::function<void()>& work) {

@@ -4,8 +4,10 @@
 #include <halftape/halftape.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "halftape/core/capture/capture.h"
@@ -67,6 +69,18 @@ TEST_CASE("what a replay could not repeat is refused when the step is captured, 
   CHECK(message([&] {
           const Graph g(kCUDA, [&] { backend(kCUDA).synchronize(); });
         }).find("synchronize()") != std::string::npos);
+  const cuda::Stream other;
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"synchronize()", [] { cuda::synchronize(); }},
+      {"empty_cache()", [] { cuda::empty_cache(); }},
+      {"Stream::synchronize()", [&] { other.synchronize(); }},
+      {"Event::synchronize()", [] { cuda::Event().synchronize(); }},
+      {"StreamGuard", [&] { const cuda::StreamGuard guard(other); }}};
+  for (const auto& refused : calls) {
+    const std::string said =
+        message([&] { const Graph g(kCUDA, [&] { x.add(1), refused.second(); }); });
+    CHECK_MESSAGE(said.find(refused.first) != std::string::npos, said);
+  }
   CHECK(message([&] {
           const Graph g(kCUDA, [&] { const Graph inner(kCUDA, [&] { x.add(1); }); });
         }).find("inside the step of another graph") != std::string::npos);

@@ -45,6 +45,18 @@ struct LeafInTwoStreams {
 }  // namespace
 
 TEST_SUITE("cuda") {
+  TEST_CASE("what the trial of a step wrote is undone in the caller's stream") {
+    [[maybe_unused]] const Late late;
+    Tensor w = full({1000}, 1.0).to(kCUDA);
+    cuda::synchronize();
+    {
+      const Graph first(kCUDA, [&] { (void)(w + 1); });
+    }  // its stream is taken again
+    const cuda::Stream stream;
+    const cuda::StreamGuard guard(stream);
+    const Graph graph(kCUDA, [&] { w.add_(1); });
+    CHECK(w.to(kCPU).eq(1).all().item<bool>());
+  }
   TEST_CASE("a weight's 16-bit copy is there for every stream") {
     [[maybe_unused]] const Late late;
     const Tensor x = full({8, 16}, 2, kFloat16).to(kCUDA);
