@@ -214,3 +214,14 @@ TEST_CASE("norms name what is wrong with their arguments") {
                        Error);
   CHECK_THROWS_WITH_AS(local_response_norm(x, 0), doctest::Contains("size 0"), Error);
 }
+
+TEST_CASE("a batch of nothing leaves the running statistics of batch_norm alone") {
+  for (const bool skip_nonfinite : {false, true}) {
+    const Tensor mean = ones({3}), var = full({3}, 2.0);
+    const Tensor y =
+        batch_norm(zeros({0, 3, 2}), mean, var, {}, {}, true, 0.1, 1e-5, skip_nonfinite);
+    CHECK(y.sizes() == Shape{0, 3, 2});
+    CHECK(mean.equal(ones({3})));
+    CHECK(var.equal(full({3}, 2.0)));
+  }
+}
