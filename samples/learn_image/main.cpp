@@ -87,6 +87,7 @@ void run(const Arguments& a) {
     picture = picture.slice(0, 0, picture.size(0) - 1);
   const int64_t channels = picture.size(0), height = picture.size(1), width = picture.size(2);
   sample::check_picture(a.out, channels);
+  if (a.image) sample::check_other_file("--out", a.out, "--image", *a.image);
 
   // Every pixel's place and colour, and its place encoded. (H · W, …)
   const auto steps_of = [](int64_t n) {

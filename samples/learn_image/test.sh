@@ -29,5 +29,8 @@ refused "a name that is none of a picture" ".png" --steps 1 --out picture.gif
 refused "colours in a format of greys" "name a .png or .ppm" --out picture.pgm
 { printf 'P5\n2 2\n255\n'; printf 'abcd'; } >grey.pgm
 refused "greys in a format of colours" "name a .png or .pgm" --image grey.pgm --out picture.ppm
+cp ramp.ppm kept.ppm
+refused "the picture as output" "that is the file of --image; name another one" --image ramp.ppm --out ramp.ppm
+cmp -s ramp.ppm kept.ppm || fail "the input is as it was"
 HALFTAPE_CUDA_LIBRARY=nowhere.so refused "a GPU that cannot be used" "cuda:0 is not available.*nowhere.so" --device cuda
 echo "learn_image keeps its promises"

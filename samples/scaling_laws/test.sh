@@ -43,5 +43,8 @@ refused "a trace and a training" "excludes" --trace constant.csv --epochs 2
 refused "a trace and a seed" "excludes" --trace constant.csv --seed 1
 refused "a device that is none" "gpu" --device gpu
 refused "an interval below 0" "growth-interval" --growth-interval -1
+ln -s constant.csv link.csv
+refused "the trace as the page" "that is the file of --trace" --trace constant.csv --out link.csv
+refused "one file for both" "that is the file of --save-trace" --epochs 2 --out both --save-trace both
 refused "a report in no folder" "--out: page: .*nowhere/page.html: " --out nowhere/page.html
 echo "scaling_laws keeps its promises"

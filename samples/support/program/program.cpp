@@ -141,6 +141,14 @@ void check_picture(const std::string& path, int64_t channels) {
   const OutputFile probe("--out", path);  // never committed: leaves nothing behind
 }
 
+void check_other_file(const char* option, const std::string& path, const char* other_option,
+                      const std::string& other) {
+  std::error_code none;
+  if (path == other || std::filesystem::equivalent(path, other, none))
+    throw UserError(
+        fmt::format("{} {}: that is the file of {}; name another one", option, path, other_option));
+}
+
 void save_picture(const std::string& path, const Tensor& picture) {
   const int64_t size = std::max<int64_t>(1, 640 / std::max(picture.size(1), picture.size(2)));
   image::save(path, picture.repeat_interleave(size, 1).repeat_interleave(size, 2));
