@@ -72,7 +72,7 @@ set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 
 # What is linked is asked of dpkg-shlibdeps; what belongs together has one version.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${HALFTAPE_LIBRARIES})
 set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS OFF)  # no package of Debian has cuBLASLt
 file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libhalftape ${HALFTAPE_SOVERSION} ${package_runtime} (>= ${PROJECT_VERSION})\n")
 file(WRITE ${PROJECT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
