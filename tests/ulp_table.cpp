@@ -115,11 +115,12 @@ int main(int argc, char** argv) {
   std::printf(
       "# How far functions are off in float32\n\n"
       "Made by `scripts/ulp_table %s`, which compares %s, subnormal numbers, infinities\n"
-      "and NaN among them, with the standard library's double. An ulp is a unit in the last place "
-      "of\nthe exact result; a correctly rounded one is within 0.5. Any level of the instruction "
-      "set with\nfused multiply-add gives the same bits; without it one of some ten million "
-      "results "
-      "may differ.\n\n"
+      "and NaN among them, with the standard library's double (erfinv: with this library's; asin,\n"
+      "acos and atan are the standard library's, rounded). An ulp is a unit in the last place of\n"
+      "the exact result; a correctly rounded one is within 0.5. Any level of the instruction set "
+      "with\nfused multiply-add gives the same bits; without it one of some ten million results "
+      "may "
+      "differ.\n\n"
       "| function | largest error, ulp | at x | not the nearest float |\n"
       "| --- | ---: | ---: | ---: |\n",
       std::to_string(stride).c_str(), which.c_str());
