@@ -370,9 +370,13 @@ Tensor index_fill(const Tensor& in, int64_t dim, const Tensor& index, const Tens
   HALFTAPE_CHECK(index.dim() <= 1, "index_fill: index ", index.sizes(), " must have one dimension");
   const int d = dim_of("index_fill", in, dim);
   const Tensor x = lifted(in);
-  const Tensor at =
-      over_slices("index_fill", detail::flat_index({index}, {x.size(d)}, {"index_fill"}), x, d);
-  return lowered(scatter(x, d, at, expand(value.to(x.dtype()), at.sizes())), in);
+  const Tensor at = detail::flat_index({index}, {x.size(d)}, {"index_fill"}),
+               none = zeros({x.size(d)}, TensorOptions(kBool).device(x.device()));
+  // Each slice takes the value once, however often it is named.
+  Shape thin = Dims::filled(x.sizes().size(), 1);
+  thin[d] = x.size(d);
+  const Tensor filled = detail::reshaped(scatter(none, 0, at, true), thin);
+  return lowered(where(filled, value.to(x.dtype()), x), in);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Scalar value) {
   const ErrorScope scope("index_fill", x, index);

@@ -202,6 +202,12 @@ TEST_CASE("scatter and index_copy keep the last of equal positions") {
   CHECK(src.grad().to_vector() == Values{3, 3});
 }
 
+TEST_CASE("index_fill gives its value the gradient of each slice once") {
+  const Tensor v = tensor(2.0).requires_grad_();
+  index_fill(zeros({3}), 0, ints({0, -3, 0}), v).sum().backward();
+  CHECK(v.grad().item() == 1);
+}
+
 TEST_CASE("gather, scatter and the like work in every dtype") {
   for (const Dtype d : kAllDtypes) {
     CAPTURE(d);
