@@ -157,7 +157,11 @@ Tensor equal_distances(const char* op, double start, double end, int64_t steps,
 }  // namespace
 
 Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions& o) {
-  return equal_distances("linspace", start.to_double(), end.to_double(), steps, o,
+  const auto bound = [&](Scalar s) {  // of integers, both are cut off first
+    const double v = s.to_double();
+    return is_floating_point(o.dtype_or(get_default_dtype())) ? v : std::trunc(v);
+  };
+  return equal_distances("linspace", bound(start), bound(end), steps, o,
                          [](double x) { return x; });
 }
 

@@ -256,7 +256,7 @@ Tensor histc(const Tensor& in, int64_t bins, Scalar min, Scalar max) {
   HALFTAPE_CHECK(low < high && std::isfinite(low) && std::isfinite(high), "histc: no bins from ",
                  low, " to ", high);
   const Tensor inside = logical_and(x >= low, x <= high);
-  const Tensor bin = clamp_max(((x - low) / (high - low) * bins).to(kInt64), bins - 1);
+  const Tensor bin = clamp_max(((x - low) * bins / (high - low)).to(kInt64), bins - 1);
   const Tensor counts = zeros({bins}, TensorOptions(kInt64).device(x.device()));
   return scatter_add(counts, 0, where(inside, bin, 0), inside.to(kInt64)).to(in.dtype());
 }

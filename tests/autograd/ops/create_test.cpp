@@ -113,6 +113,7 @@ TEST_CASE("linspace and logspace meet both ends") {
   CHECK(linspace(0, 1, 0).numel() == 0);
   CHECK(linspace(0, 0.1, 7, kFloat64)[6].item() == 0.1);
   CHECK(linspace(0, 9, 4, kInt64).to_vector<int64_t>() == Longs{0, 3, 6, 9});
+  CHECK(linspace(0.9, 2.1, 4, kInt64).to_vector<int64_t>() == Longs{0, 0, 1, 2});
   CHECK(logspace(0, 3, 4).to_vector() == Doubles{1, 10, 100, 1000});
   CHECK(logspace(-1, 1, 3, 2, kFloat64).to_vector() == Doubles{0.5, 1, 2});
   CHECK(says(message([] { linspace(0, 1, -1); }), "non-negative"));

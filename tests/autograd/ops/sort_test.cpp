@@ -176,6 +176,7 @@ TEST_CASE("histc counts what lies in equal parts, the last of which is closed") 
   const Tensor y = tensor({1.0, 2.0, 3.0, 5.0});
   CHECK(histc(y, 4).to_vector() == std::vector<double>{1, 1, 1, 1});
   CHECK(histc(tensor({7.0, 7.0}), 3).to_vector() == std::vector<double>{0, 2, 0});
+  CHECK(histc(arange(100).to(kFloat32), 100, 0, 100).equal(ones({100})));
   CHECK(histc(zeros({0}), 2).to_vector() == std::vector<double>{0, 0});
   CHECK(histc(y.to(kFloat16), 2).dtype() == kFloat16);
   CHECK_THROWS_WITH_AS(histc(y, 0), doctest::Contains("0 bins"), Error);
