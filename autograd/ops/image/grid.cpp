@@ -29,7 +29,7 @@ Tensor place(const Tensor& coordinate, int64_t length, GridPadding padding, bool
   Tensor p = align_corners ? (coordinate + 1) * ((n - 1) / 2) : ((coordinate + 1) * n - 1) / 2;
   if (padding == GridPadding::Reflection)
     p = align_corners ? reflected(p, 0, n - 1) : reflected(p, -0.5, n);
-  if (padding != GridPadding::Zeros) p = clamp(p, 0, n - 1);
+  if (padding != GridPadding::Zeros) p = clamp(where(p == p, p, 0), 0, n - 1);  // NaN counts as 0
   // Far outside, or not finite: outside, and a number that fits into an index.
   return where(abs(p) < 1e9, p, -100);
 }

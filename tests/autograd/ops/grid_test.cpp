@@ -86,6 +86,19 @@ TEST_CASE("the identity's grid gives the image, and points that are not finite g
     CHECK(grid_sample(x, grid, mode).abs().sum().item() == 0);
 }
 
+TEST_CASE(
+    "on the border a point of grid_sample has gradient 0, and NaN counts as the first element") {
+  const Tensor image = (arange(9).to(kFloat64) + 5).reshape({1, 1, 3, 3});
+  for (const auto padding : {GridPadding::Border, GridPadding::Reflection}) {
+    const Tensor grid = tensor({-1.0, 1.0, 1.0, -1.0}, kFloat64).reshape({1, 1, 2, 2});
+    grid.requires_grad_();
+    grid_sample(image, grid, kBilinear, padding, true).sum().backward();
+    CHECK(grid.grad().equal(zeros_like(grid)));
+    const Tensor none = tensor({std::nan(""), 0.0}, kFloat64).reshape({1, 1, 1, 2});
+    CHECK(grid_sample(image, none, kBilinear, padding, true).item() == 8);
+  }
+}
+
 TEST_CASE("grid_sample and affine_grid refuse wrong arguments") {
   const Tensor x = randn({1, 2, 3, 4}), grid = randn({1, 2, 2, 2});
   const auto refuses = [](const auto& call, const char* text) {
