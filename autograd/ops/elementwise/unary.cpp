@@ -135,6 +135,14 @@ void check_bounds(const char* op, Dtype dtype, std::optional<Scalar> min,
   HALFTAPE_CHECK(dtype != kUInt8, op, ": max ", max->to_int64(), " is below all numbers of uint8");
   detail::check_fits(op, *max, dtype);
 }
+
+/// A bound as the dtype holds it, so that a number may lie at it.
+Scalar bound_in(Dtype dtype, Scalar bound) {
+  if (!is_narrow(dtype)) return bound;
+  return visit(dtype, [&]<class T>(Type<T>) -> Scalar {
+    return static_cast<double>(static_cast<T>(bound.to_double()));
+  });
+}
 }  // namespace
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
@@ -150,7 +158,8 @@ Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> m
   const bool crossed = low.is_floating_point() || high.is_floating_point()
                            ? low.to_double() > high.to_double()
                            : low.to_int64() > high.to_int64();
-  return unary<formula::Clamp>(in, {crossed ? high : low, high});
+  return unary<formula::Clamp>(
+      in, {bound_in(in.dtype(), crossed ? high : low), bound_in(in.dtype(), high)});
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
@@ -204,7 +213,7 @@ Tensor hardtanh(const Tensor& x, Scalar min_val, Scalar max_val) {
                  min_val.to_double(), " is above max_val ", max_val.to_double());
   const Tensor in = beside_numbers(x, {min_val, max_val});
   check_bounds("hardtanh", in.dtype(), min_val, max_val);
-  return unary<formula::Clamp>(in, {min_val, max_val});
+  return unary<formula::Clamp>(in, {bound_in(in.dtype(), min_val), bound_in(in.dtype(), max_val)});
 }
 Tensor softshrink(const Tensor& x, Scalar lambd) {
   HALFTAPE_CHECK(lambd.to_double() >= 0, "softshrink: lambd ", lambd.to_double(), " is negative");

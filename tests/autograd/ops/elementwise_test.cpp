@@ -314,6 +314,7 @@ TEST_CASE("at kinks and ties the gradient is as documented") {
   };
   CHECK(slope([](const Tensor& x) { return relu6(x); }, {0, 6}) == Doubles{0, 0});
   CHECK(slope([](const Tensor& x) { return clamp(x, 0, 6); }, {0, 6}) == Doubles{0, 0});
+  CHECK(slope([](const Tensor& x) { return clamp(x.to(kFloat16), 0.3, 1); }, {0.3}) == Doubles{0});
   CHECK(slope([](const Tensor& x) { return leaky_relu(x, 0.25); }, {0}) == Doubles{0.25});
   CHECK(slope([](const Tensor& x) { return elu(x, 0.5); }, {0}) == Doubles{0.5});
   CHECK(slope([](const Tensor& x) { return elu(x, 0.5, 2, 3); }, {0, 1}) == Doubles{3, 2});
