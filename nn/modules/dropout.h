@@ -42,6 +42,12 @@ Tensor dropped(Tensor (*function)(const Tensor&, double, bool), const Tensor& x,
   const Tensor y = function(x, o.p(), training);
   return o.inplace() && !y.is_same(x) ? x.copy_(y) : y;
 }
+/// feature_dropout() of x (N, C, D1 … Dn), or of one example (C, D1 … Dn), with n = dims.
+template <int dims>
+Tensor channels_dropped(const Tensor& x, double p, bool training) {
+  if (!training || x.dim() != dims + 1) return halftape::feature_dropout(x, p, training);
+  return halftape::feature_dropout(x.unsqueeze(0), p, training).squeeze(0);
+}
 }  // namespace detail
 
 using halftape::dropout;
@@ -49,12 +55,12 @@ using halftape::dropout;
 inline Tensor dropout(const Tensor& x, const DropoutFuncOptions& o) {
   return detail::dropped(&halftape::dropout, x, o, o.training());
 }
-/// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W).
+/// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W), or either without N.
 inline Tensor dropout2d(const Tensor& x, const Dropout2dFuncOptions& o = {}) {
-  return detail::dropped(&halftape::feature_dropout, x, o, o.training());
+  return detail::dropped(&detail::channels_dropped<2>, x, o, o.training());
 }
 inline Tensor dropout3d(const Tensor& x, const Dropout3dFuncOptions& o = {}) {
-  return detail::dropped(&halftape::feature_dropout, x, o, o.training());
+  return detail::dropped(&detail::channels_dropped<3>, x, o, o.training());
 }
 /// Keeps mean 0 and variance 1, for SELU.
 inline Tensor alpha_dropout(const Tensor& x, const AlphaDropoutFuncOptions& o = {}) {

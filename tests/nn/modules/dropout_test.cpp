@@ -143,6 +143,10 @@ TEST_CASE("Dropout2d and Dropout3d drop whole channels") {
     CAPTURE(p);
     const auto [dropped, whole] = features(nn::Dropout2d(p)(x), x, 1 / (1 - p));
     const auto [dropped3, whole3] = features(nn::Dropout3d(p)(volume), volume, 1 / (1 - p));
+    // Without a batch, too.
+    CHECK(features(nn::Dropout2d(p)(x[0]).unsqueeze(0), x.slice(0, 0, 1), 1 / (1 - p)).second);
+    CHECK(features(nn::Dropout3d(p)(volume[0]).unsqueeze(0), volume.slice(0, 0, 1), 1 / (1 - p))
+              .second);
     CHECK(whole);
     CHECK(whole3);
     for (const auto n : {dropped, dropped3})
