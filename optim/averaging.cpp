@@ -187,14 +187,14 @@ FreshStatistics::FreshStatistics(nn::Module& model) : model_(model), trained_(mo
     momenta_.push_back(std::exchange(momentum, std::nullopt));
     norm.reset_running_stats();
   });
-  model_.train();
+  if (any()) model_.train();
 }
 FreshStatistics::~FreshStatistics() {
   auto former = momenta_.begin();
   each_batch_norm(model_, [&](std::optional<double>& momentum, nn::detail::BatchNorm&) {
     momentum = *former++;
   });
-  model_.train(trained_);
+  if (any()) model_.train(trained_);
 }
 
 }  // namespace halftape::optim

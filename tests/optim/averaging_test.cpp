@@ -320,6 +320,8 @@ TEST_CASE("update_bn makes statistics anew, means over the batches, and leaves t
 TEST_CASE("update_bn of a model without batch norms reads no data") {
   const nn::Sequential model(nn::Linear(2, 3));
   const std::vector<Tensor> batches{randn({8, 5})};  // which does not fit
+  model[0]->eval();
   CHECK_NOTHROW(optim::update_bn(batches, model));
+  CHECK_FALSE(model[0]->is_training());  // nor does it change a mode
   CHECK(model->is_training());
 }
