@@ -148,12 +148,15 @@ Scalar bound_in(Dtype dtype, Scalar bound) {
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max) {
   check_defined("clamp", x);
   HALFTAPE_CHECK(min || max, "clamp: at least one of min and max is needed");
-  constexpr double inf = std::numeric_limits<double>::infinity();
+  constexpr double inf = std::numeric_limits<double>::infinity(),
+                   nan = std::numeric_limits<double>::quiet_NaN();
   const Tensor in = beside_numbers(x, {min.value_or(0), max.value_or(0)});
   for (const auto& bound : {min, max})
     if (bound && std::isnan(bound->to_double())) return affine(in, 0, *bound);
   check_bounds("clamp", in.dtype(), min, max);
-  const Scalar high = max.value_or(inf), low = min.value_or(-inf);
+  // A bound that is left out is NaN, beyond which no number lies, and at which none does.
+  const bool real = in.is_floating_point();
+  const Scalar high = max.value_or(real ? nan : inf), low = min.value_or(real ? nan : -inf);
   // Where the bounds cross, the upper one wins.
   const bool crossed = low.is_floating_point() || high.is_floating_point()
                            ? low.to_double() > high.to_double()
