@@ -202,7 +202,7 @@ void batch_norm_as(const Array& y, const Norm& norm, bool training, const Runnin
                      at(out, i) = (at(x, i) - mean) * scale + bias[c];
                  });
   to.finish();
-  if (training && norm.x.numel() > 0) take_in<S>(running, norm.mean, var);
+  if (training) take_in<S>(running, norm.mean, var);
 }
 
 template <class S>
