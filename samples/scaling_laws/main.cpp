@@ -92,12 +92,8 @@ void print_table(const std::vector<Outcome>& outcomes) {
 void run(Arguments& a, const std::string& command) {
   check_writable("--out", a.out);
   check_writable("--save-trace", a.save_trace);
-  const auto differ = [](const char* option, const std::string& path, const char* other_option,
-                         const std::string& other) {
-    if (!path.empty()) sample::check_other_file(option, path, other_option, other);
-  };
-  differ("--out", a.out, "--save-trace", a.save_trace);
-  if (a.trace) differ("--out", a.out, "--trace", *a.trace);
+  sample::check_other_file("--out", a.out, "--save-trace", a.save_trace);
+  if (a.trace) sample::check_other_file("--out", a.out, "--trace", *a.trace);
   if (!a.trace) {
     a.recording.device = a.machine.prepare();
     a.recording.seed = a.machine.seed;

@@ -144,6 +144,7 @@ void check_picture(const std::string& path, int64_t channels) {
 void check_other_file(const char* option, const std::string& path, const char* other_option,
                       const std::string& other) {
   std::error_code none;
+  if (path.empty()) return;
   if (path == other || std::filesystem::equivalent(path, other, none))
     throw UserError(
         fmt::format("{} {}: that is the file of {}; name another one", option, path, other_option));

@@ -88,7 +88,7 @@ std::string command_line(int argc, char** argv);
 /// there.
 void check_picture(const std::string& path, int64_t channels);
 
-/// Throws if an option names a file to be written that is also the one of another option.
+/// Throws if an option names a file to be written, and it is also the one of another option.
 void check_other_file(const char* option, const std::string& path, const char* other_option,
                       const std::string& other);
 
