@@ -33,7 +33,7 @@ void convert_run(const void* from, void* to, int64_t n) {
 class CopyRun {
  public:
   CopyRun(Dtype to, Dtype from)
-      : item_to_(element_size(to)), item_from_(element_size(from)), scatter_(mover(to)) {
+      : item_to_(element_size(to)), item_from_(element_size(from)), place_(mover(to)) {
     if (to == from) return;
     gather_ = mover(from);
     visit(to, [&](auto t) {
@@ -44,7 +44,7 @@ class CopyRun {
   }
   /// Steps in elements.
   void operator()(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n) const {
-    if (!convert_) return scatter_(from, from_step, to, to_step, n);
+    if (!convert_) return place_(from, from_step, to, to_step, n);
     if (from_step == 1 && to_step == 1) return convert_(from, to, n);
     constexpr int64_t kBlock = 256;
     alignas(64) char together[kBlock * 8], converted[kBlock * 8];
@@ -52,7 +52,7 @@ class CopyRun {
       m = std::min(kBlock, n);
       if (from_step != 1) gather_(from, from_step, together, 1, m);
       convert_(from_step == 1 ? from : together, to_step == 1 ? to : converted, m);
-      if (to_step != 1) scatter_(converted, 1, to, to_step, m);
+      if (to_step != 1) place_(converted, 1, to, to_step, m);
       from += m * from_step * item_from_;
       to += m * to_step * item_to_;
     }
@@ -65,7 +65,7 @@ class CopyRun {
   }
 
   int64_t item_to_, item_from_;
-  Move scatter_, gather_ = nullptr;
+  Move place_, gather_ = nullptr;
   void (*convert_)(const void* from, void* to, int64_t n) = nullptr;
 };
 
