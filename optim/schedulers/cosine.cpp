@@ -23,10 +23,13 @@ std::vector<double> CosineAnnealingLR::get_lrs() {
   // One epoch after the bottom, the factor below would divide by 0.
   const bool at_bottom = (step_count_ - 1 - T_max_) % (2 * T_max_) == 0;
   for (size_t i = 0; i < lrs.size(); ++i) {
+    const double before = lrs[i];
     if (at_bottom)
       lrs[i] += (base_lrs_[i] - eta_min_) * (1 - std::cos(pi / static_cast<double>(T_max_))) / 2;
     else
-      lrs[i] = height(step_count_) / height(step_count_ - 1) * (lrs[i] - eta_min_) + eta_min_;
+      lrs[i] = height(step_count_) / height(step_count_ - 1) * (before - eta_min_) + eta_min_;
+    // Rounding may bring a rate of 0 below it, which no optimizer takes.
+    if (before >= 0) lrs[i] = std::max(lrs[i], 0.0);
   }
   return lrs;
 }
