@@ -73,17 +73,10 @@ class Library {
   }
 
   Outcome multiply(const Queue& q, const Product& p) {
-    const Problem problem = problem_of(p, Context::reduced_sums);
-    const std::lock_guard lock(
-        mutex_);  // until the end: addresses are set in the shared descriptor
-    cublasStatus_t result = attempt(q, p, problem);
-    if (may_pass(result) && !is_captured(q.stream)) {
-      q.context.empty_cache();  // the library asks the device itself for memory
-      result = attempt(q, p, problem);
-    }
+    const cublasStatus_t result = attempts(q, p);
     if (result == CUBLAS_STATUS_SUCCESS) return Outcome::Done;
     (void)cudaGetLastError();
-    warn_of(result);
+    warn_of(result);  // without the lock: the program's handler may multiply, too
     return may_pass(result) ? Outcome::NotNow : Outcome::Refused;
   }
 
@@ -93,6 +86,15 @@ class Library {
   }
 
  private:
+  /// As attempt(), and once more where memory may be lacking.
+  cublasStatus_t attempts(const Queue& q, const Product& p) {
+    const Problem problem = problem_of(p, Context::reduced_sums);
+    const std::lock_guard lock(mutex_);  // addresses are set in the shared descriptor
+    const cublasStatus_t first = attempt(q, p, problem);
+    if (!may_pass(first) || is_captured(q.stream)) return first;
+    q.context.empty_cache();  // the library asks the device itself for memory
+    return attempt(q, p, problem);
+  }
   /// Success, or why the library does not multiply; throws all else.
   cublasStatus_t attempt(const Queue& q, const Product& p, const Problem& problem) {
     auto known = plans_.find(problem);

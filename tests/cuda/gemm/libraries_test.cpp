@@ -96,6 +96,21 @@ TEST_CASE("whatever cuBLASLt answers, a captured step of a ReLU net gives the sa
   check_steps(Activation::Relu, "ReLU", 1, 0);
 }
 
+TEST_CASE("a handler of the warning that cuBLASLt refuses a product may multiply") {
+  simt::Settings s = simt::settings;
+  s.refuses = {simt::Refusals::All, 14};  // CUBLAS_STATUS_INTERNAL_ERROR
+  const Library library(s);
+  const Tensor a = full({2, 3}, 2.0).to(kCUDA), b = full({3, 2}, 5.0).to(kCUDA);
+  Tensor by_handler;
+  const WarningFunction before =
+      set_warning_handler([&](const std::string&) { by_handler = matmul(a, b); });
+  const Tensor product = matmul(a, b);
+  set_warning_handler(before);
+  REQUIRE(by_handler.defined());
+  CHECK(by_handler.eq(30).all().item<bool>());
+  CHECK(product.eq(30).all().item<bool>());
+}
+
 TEST_CASE("whatever cuBLASLt does, what is added to a product of halves is not rounded before") {
   // 2048 + 1 and 1 more: 2050 when rounded once, 2048 when twice.
   const Array a = full({1, 2}, 1, kFloat16, kCUDA), b = full({2, 1}, 1, kFloat16, kCUDA),
