@@ -49,6 +49,14 @@ std::vector<Array> parts_of(const Array& x, int n) { return parts(x, n, part_siz
 
 std::vector<Array> equal_parts_of(const Array& x, int n) { return parts(x, n, x.numel() / n); }
 
+/// Whole where a device's queue does the messages, whose time begins later.
+milliseconds Exchanges::left() const {
+  if (engine_->queues()) return timeout_;
+  const auto gone =
+      std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin_);
+  return std::max(timeout_ - gone, milliseconds(1));
+}
+
 void Exchanges::run(std::span<const Array> sent, std::span<const Array> received) {
   std::vector<Message> sends, receives;
   for (int r = 0; r < size_; ++r) {
@@ -68,14 +76,14 @@ void Exchanges::run(std::span<const Array> sent, std::span<const Array> received
     if (sent[i].defined()) touched_in_step(sent[i], false);
     if (received[i].defined()) touched_in_step(received[i], true);
   }
-  engine_->exchange(sends, receives, tag_++, timeout_);
+  engine_->exchange(sends, receives, tag_++, left());
 }
 
 bool Exchanges::reduce_by_engine(const Array& x, ReduceOp op) {
   if (!engine_) return false;
   touched_in_step(x, true);
   const auto reduce = [&](ReduceOp by) {
-    return engine_->all_reduce(x.raw(), x.numel(), x.dtype(), by, tag_++, timeout_);
+    return engine_->all_reduce(x.raw(), x.numel(), x.dtype(), by, tag_++, left());
   };
   if (reduce(op)) return true;
   const bool is_wide = x.dtype() == kFloat32 || x.dtype() == kFloat64;

@@ -1,5 +1,6 @@
 // Every collective call as exchanges of messages, on arrays: the same for every engine.
 #pragma once
+#include <chrono>
 #include <span>
 #include <vector>
 
@@ -11,8 +12,8 @@ namespace halftape::distributed {
 /// The messages of one collective call. Arrays are contiguous, in memory that the engine reaches.
 class Exchanges {
  public:
-  /// `first_tag` and the few that follow it belong to this call. The engine is null in a group
-  /// of 1.
+  /// `first_tag` and the few that follow it belong to this call, and `timeout` is for all of them
+  /// together. The engine is null in a group of 1.
   Exchanges(Engine* engine, int rank, int size, uint64_t first_tag, milliseconds timeout)
       : engine_(engine), rank_(rank), size_(size), tag_(first_tag), timeout_(timeout) {}
   int rank() const { return rank_; }
@@ -25,10 +26,12 @@ class Exchanges {
   bool reduce_by_engine(const Array& x, ReduceOp op);
 
  private:
+  milliseconds left() const;  // of the timeout
   Engine* engine_;
   int rank_, size_;
   uint64_t tag_;
   milliseconds timeout_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 /// The elements of each of n neighbouring parts but the last ones: a multiple of 16.

@@ -333,6 +333,33 @@ TEST_CASE("after a failure all later calls fail with its reason") {
            {.timeout = milliseconds(300)});
 }
 
+TEST_CASE("all exchanges of a call have its timeout together") {
+  /// Says how long it may wait, and takes 50 ms.
+  struct SlowEngine final : Engine {
+    std::vector<milliseconds>& timeouts;
+    explicit SlowEngine(std::vector<milliseconds>& told) : timeouts(told) {}
+    const char* name() const override { return "slow"; }
+    bool reaches(DeviceType device) const override { return device == DeviceType::CPU; }
+    void exchange(std::span<const Message>, std::span<const Message>, uint64_t,
+                  milliseconds timeout) override {
+      timeouts.push_back(timeout);
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+    bool all_reduce(void*, int64_t, Dtype, ReduceOp, uint64_t, milliseconds) override {
+      return false;
+    }
+    void abort() noexcept override {}
+  };
+  std::vector<milliseconds> timeouts;
+  {
+    ProcessGroup group(std::make_unique<SlowEngine>(timeouts), 0, 2, {.timeout = milliseconds(60)});
+    group.all_reduce(zeros({100000}));
+  }
+  REQUIRE(timeouts.size() == 2);
+  CHECK(timeouts[0] <= milliseconds(60));
+  CHECK(timeouts[1] <= milliseconds(10));
+}
+
 TEST_CASE("ranks that call different things never exchange bytes") {
   const char* const of_rank_1[] = {"broadcast 1: no message within",
                                    "all_reduce 1: no message within",
