@@ -1,5 +1,6 @@
 #include "halftape/distributed/calls.h"
 
+#include <tuple>
 #include <utility>
 
 #include "halftape/core/start_thread.h"
@@ -51,12 +52,22 @@ CallQueue::CallQueue(Place place, std::unique_ptr<Engine> engine, std::unique_pt
 }
 
 CallQueue::~CallQueue() {
+  if (process_ == os::process_id()) {
+    leave();
+    return;
+  }
+  // A fork has none of the threads that would be joined: what its parent had is kept for ever.
+  new auto(std::make_tuple(std::move(thread_), std::move(watch_), std::move(engine_),
+                           std::move(news_)));  // NOLINT
+}
+
+void CallQueue::leave() {
   if (!engine_) return;
   if (std::uncaught_exceptions() > 0) fail("this process ends by an error");
   bool failed = false;
   {
     const std::lock_guard lock(mutex_);
-    closed_ = true;
+    if (std::exchange(closed_, true)) return;
     failed = !failure_.empty();
   }
   comes_.notify_all();
@@ -82,9 +93,12 @@ Work CallQueue::start(Call call, Body body, Finish finish) {
     work.wait();
     return work;
   }
+  HALFTAPE_CHECK(process_ == os::process_id(), call.name,
+                 ": this process was forked from a rank, and is none itself");
   {
     std::unique_lock lock(mutex_);
     HALFTAPE_CHECK(failure_.empty(), call.name, ": ", failure_);
+    HALFTAPE_CHECK(!closed_, call.name, ": this process has left the group");
     Waiting one{++calls_, std::move(call), std::move(body), work.state()};
     if (thread_.joinable()) {
       waiting_.push_back(std::move(one));

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "halftape/core/machine/flush_denormal.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/distributed/process_group.h"
 
 namespace halftape::distributed {
@@ -51,6 +52,8 @@ class CallQueue {
   CallQueue(Place place, std::unique_ptr<Engine> engine, std::unique_ptr<Watch> watch,
             std::shared_ptr<FailureNews> news);
   ~CallQueue();
+  /// Says goodbye, after the calls that wait; calls that come later throw.
+  void leave();
   int rank() const { return place_.rank; }
   int size() const { return place_.size; }
   /// Null in a group of one.
@@ -85,6 +88,7 @@ class CallQueue {
   uint64_t calls_ = 0;
   std::string failure_;  // empty while all is well
   bool closed_ = false;
+  const int64_t process_ = os::process_id();  // a fork of it is no rank
   std::thread thread_;
 };
 

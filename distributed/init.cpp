@@ -140,10 +140,8 @@ std::unique_ptr<Engine> open_agreed_engine(const std::string& asked, const Engin
 /// Says goodbye before CUDA and NCCL, which are loaded earlier, end themselves.
 struct AtTheEnd {
   ~AtTheEnd() {
-    DefaultGroup& all = the_default();
-    leave_to_parent(all);
-    all.group.reset();
-    all.meeting = {};
+    if (is_initialized()) destroy_process_group();
+    the_default().meeting = {};
   }
 };
 
@@ -219,12 +217,14 @@ std::shared_ptr<ProcessGroup> init_process_group(const ProcessGroupOptions& opti
 bool is_initialized() {
   DefaultGroup& all = the_default();
   const std::lock_guard lock(all.mutex);
+  leave_to_parent(all);
   return all.group != nullptr;
 }
 
 std::shared_ptr<ProcessGroup> default_group() {
   DefaultGroup& all = the_default();
   const std::lock_guard lock(all.mutex);
+  leave_to_parent(all);
   HALFTAPE_CHECK(all.group, "there is no default group; call init_process_group() first");
   return all.group;
 }
@@ -234,9 +234,11 @@ void destroy_process_group() {
   std::shared_ptr<ProcessGroup> group;
   {
     const std::lock_guard lock(all.mutex);
+    leave_to_parent(all);
     group = std::exchange(all.group, nullptr);
   }
   HALFTAPE_CHECK(group, "destroy_process_group: there is no default group");
+  group->leave();
 }
 
 int get_rank() { return is_initialized() ? default_group()->rank() : 0; }

@@ -186,6 +186,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Engine> engine, int rank, int size, G
       {{rank, size, options.timeout}, std::move(engine), std::move(watch), std::move(news)}});
 }
 ProcessGroup::~ProcessGroup() = default;
+void ProcessGroup::leave() { impl_->calls.leave(); }
 
 int ProcessGroup::rank() const { return impl_->calls.rank(); }
 int ProcessGroup::size() const { return impl_->calls.size(); }

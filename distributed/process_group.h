@@ -127,6 +127,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work barrier(CollectiveOptions how = {});
 
  private:
+  friend void destroy_process_group();
+  /// Says goodbye to the others, whoever still holds this; calls that come later throw.
+  void leave();
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -160,7 +163,8 @@ std::shared_ptr<ProcessGroup> new_process_group(const ProcessGroupOptions& optio
 bool is_initialized();
 /// The default group; throws if there is none.
 std::shared_ptr<ProcessGroup> default_group();
-/// Says goodbye to the others, and forgets the default group. The end of the program does it, too.
+/// Says goodbye to the others, and forgets the default group; who still holds it can make no more
+/// calls. The end of the program does it, too, by return or exit().
 /// Until then rank 0 serves the meeting place "tcp://host:port", and the port is taken.
 void destroy_process_group();
 /// Of the default group; 0 and 1 without one.

@@ -291,17 +291,36 @@ void meet_again(const Group& g, const std::string& place) {
     if (round == 0 && !HALFTAPE_SANITIZED) {  // a sanitizer's own end waits for threads, too
       const pid_t child = fork();
       if (child == 0) {
+        expect(!is_initialized(), "a default group of a forked process");
+        expect(thrown_by([&] { group->barrier(); }).find("forked from a rank") != std::string::npos,
+               "a call of a forked process");
+        group.reset();
         init_process_group({.rank = 0, .world_size = 1});
-        std::exit(get_world_size() == 1 ? 0 : 1);
+        std::exit(get_world_size() == 1 && failures == 0 ? 0 : 1);
       }
       int status = 0;
       waitpid(child, &status, 0);
       expect(status == 0, "a group of a forked process");
     }
     if ((rank == 0) == (round % 2 == 0)) std::this_thread::sleep_for(milliseconds(100));
-    group.reset();
-    if (is_default) destroy_process_group();
+    if (is_default) {
+      destroy_process_group();
+      expect(thrown_by([&] { group->barrier(); }).find("has left the group") != std::string::npos,
+             "a call after destroy_process_group()");
+    }
   }
+}
+
+/// exit() says goodbye, whoever holds the group.
+void end_held(const Group& g, const std::string& place) {
+  const auto group = init_process_group(
+      {.timeout = milliseconds(20000), .init_method = place, .rank = g.rank, .world_size = g.size});
+  const Tensor x = full({1}, 1, kFloat32);
+  group->all_reduce(x);
+  if (g.rank == 0) std::exit(0);
+  std::this_thread::sleep_for(milliseconds(500));
+  const std::string said = thrown_by([&] { group->all_reduce(x); });
+  expect(said.find("has left the group") != std::string::npos, said.c_str());
 }
 
 void bench(Group& g) {
@@ -351,6 +370,10 @@ int main(int count, char** arguments) {
   try {
     if (mode == "again") {
       meet_again(g, pattern.empty() ? "file://" + std::string(arguments[4]) + "/met" : pattern);
+      return failures ? 1 : 0;
+    }
+    if (mode == "held") {
+      end_held(g, "file://" + std::string(arguments[4]) + "/met");
       return failures ? 1 : 0;
     }
     const auto began = steady_clock::now();

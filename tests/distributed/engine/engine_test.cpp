@@ -171,6 +171,11 @@ TEST_CASE("ranks meet again where they have met, whoever comes back first") {
   check_well(run(3, "again", "tcp://127.0.0.1:" + std::to_string(port)));
 }
 
+TEST_CASE("a rank that ends by exit() has left the group, though it holds it") {
+  if (!is_built()) return;
+  check_well(run(3, "held"));
+}
+
 TEST_CASE("gloo's group of one needs nobody") {
   if (!is_built()) return;
   check_well(run(1, "one"));
