@@ -163,6 +163,8 @@ class Optimizer {
   virtual bool supports_control() const { return false; }
   /// True if step() throws without a closure, as that of LBFGS does.
   virtual bool needs_closure() const { return false; }
+  /// True if step() sends messages to other processes, as that of a ZeroRedundancyOptimizer does.
+  virtual bool is_collective() const { return false; }
 
   /// A number that no other optimizer of the process has or will have. An address may be reused.
   uint64_t id() const { return id_; }

@@ -129,6 +129,8 @@ class ZeroRedundancyOptimizer : public Optimizer {
   ZeroRedundancyOptimizer(Params&& params, const Options& defaults, DistributedDataParallel& ddp)
       : Optimizer(std::forward<Params>(params), defaults), shards_(ddp, this->param_groups()) {}
 
+  bool is_collective() const override { return true; }
+
   /// Brings the whole state to every rank, until the next step, for state_dict() and for saving.
   /// Called by all ranks. Spelled as torch's consolidate_state_dict().
   void consolidate_state() {

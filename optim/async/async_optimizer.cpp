@@ -90,6 +90,10 @@ AsyncOptimizer::AsyncOptimizer(std::unique_ptr<Optimizer> optimizer)
   HALFTAPE_CHECK(!inner_->needs_closure(),
                  "AsyncOptimizer: the step() of this optimizer needs a closure, which cannot run "
                  "beside the next forward pass; call the optimizer itself");
+  HALFTAPE_CHECK(!inner_->is_collective(),
+                 "AsyncOptimizer: the step() of this optimizer, as a ZeroRedundancyOptimizer's, "
+                 "sends messages, which would come among those of the next backward pass in "
+                 "another order on each rank; call the optimizer itself");
   inner_->alive_ = std::make_shared<char>();  // what was made for it would change it alone
   groups_ = inner_->param_groups();
   model_ = parameters_of(inner_->param_groups());

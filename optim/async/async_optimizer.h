@@ -106,7 +106,8 @@ struct AsyncOptimizerState {
 class AsyncOptimizer {
  public:
   /// Takes an optimizer over the model's parameters, with its present state. Throws if it has none,
-  /// and if its step() needs a closure, which would run beside the model's next forward pass.
+  /// and if its step() needs a closure, which would run beside the model's next forward pass, or is
+  /// collective: messages would then come in another order on each rank.
   explicit AsyncOptimizer(std::unique_ptr<Optimizer> optimizer);
   /// synchronize(); an exception becomes a warning.
   ~AsyncOptimizer();

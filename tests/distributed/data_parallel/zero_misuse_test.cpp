@@ -127,6 +127,14 @@ TEST_CASE("a backward on top of partial gradients is refused, on zeroed ones it 
   });
 }
 
+TEST_CASE("an AsyncOptimizer does not take a ZeroRedundancyOptimizer, whose steps send messages") {
+  const nn::Linear net(3, 2);
+  auto inner = std::make_unique<Zero>(net->parameters(), optim::AdamWOptions(1e-2),
+                                      new_process_group({.rank = 0, .world_size = 1}));
+  CHECK_THROWS_WITH_AS(optim::AsyncOptimizer(std::move(inner)), doctest::Contains("sends messages"),
+                       Error);
+}
+
 TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
   on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
     PartlyUsedNet net;
@@ -152,7 +160,9 @@ TEST_CASE("parameters that the DistributedDataParallel does not reduce") {
 
     net->fc->bias.set_requires_grad(true);  // too late for ddp
     optimizer.zero_grad();
-    loss_of(net, *group, 1).backward();
+    CHECK_THROWS_WITH_AS(loss_of(net, *group, 1).backward(),
+                         doctest::Contains("was frozen when this was made"), Error);
+    net->fc->bias.mutable_grad() = ones({net->fc->bias.size(0)});
     CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("is not one that"), Error);
     net->fc->bias.set_requires_grad(false);  // and still with its gradient
     CHECK_THROWS_WITH_AS(optimizer.step(), doctest::Contains("is not one that"), Error);
