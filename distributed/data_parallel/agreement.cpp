@@ -1,4 +1,5 @@
 // Scalers of all ranks come to one verdict, and roundings to the same bits.
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -24,6 +25,7 @@ namespace {
 class GroupAgreement final : public amp::Agreement {
  public:
   explicit GroupAgreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+  int size() const { return group_->size(); }
 
   void agree(std::span<const Array> flags, const amp::ScaleCourse& course,
              const Array& first) override {
@@ -104,14 +106,43 @@ class GroupAgreement final : public amp::Agreement {
   std::set<std::pair<int64_t, double>> compared_;
 };
 
+/// Of an optimizer whose parameters belong to several groups.
+class SeveralAgreements final : public amp::Agreement {
+ public:
+  /// The last one, which is the largest, has what the others have come to.
+  explicit SeveralAgreements(std::vector<std::shared_ptr<GroupAgreement>> all)
+      : all_(std::move(all)) {
+    std::stable_sort(all_.begin(), all_.end(),
+                     [](const auto& a, const auto& b) { return a->size() < b->size(); });
+  }
+  void agree(std::span<const Array> flags, const amp::ScaleCourse& course,
+             const Array& first) override {
+    for (const auto& one : all_) one->agree(flags, course, first);
+  }
+
+ private:
+  std::vector<std::shared_ptr<GroupAgreement>> all_;
+};
+
 /// Which parameters belong to which group, and the seeds that its ranks share for them.
 struct Registry {
-  struct Entry {
+  struct Training {
     std::weak_ptr<GroupAgreement> agreement;
-    std::optional<uint64_t> seed;
+    std::optional<uint64_t> seed;  // of a DistributedDataParallel; an optimizer has none
   };
+  /// The one that counts: of those that live the newest with a seed, else the newest.
+  static const Training* current(const std::vector<Training>& all) {
+    const Training* best = nullptr;
+    for (const Training& one : all)
+      if (!one.agreement.expired() && (!best || one.seed || !best->seed)) best = &one;
+    return best;
+  }
+  const Training* find(const Tensor& parameter) const {
+    const auto found = parameters.find(parameter.impl());
+    return found == parameters.end() ? nullptr : current(found->second);
+  }
   std::mutex mutex;
-  std::unordered_map<const halftape::detail::TensorImpl*, Entry> parameters;
+  std::unordered_map<const halftape::detail::TensorImpl*, std::vector<Training>> parameters;
 };
 Registry& registry() {
   static Registry* one = new Registry;  // NOLINT: outlives every static scaler
@@ -121,17 +152,20 @@ Registry& registry() {
 std::shared_ptr<amp::Agreement> find(std::span<const Tensor> parameters) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
+  std::vector<std::shared_ptr<GroupAgreement>> found;
   for (const Tensor& p : parameters)
-    if (const auto found = all.parameters.find(p.impl()); found != all.parameters.end())
-      if (auto agreement = found->second.agreement.lock()) return agreement;
-  return nullptr;
+    if (const Registry::Training* of_p = all.find(p))
+      if (auto agreement = of_p->agreement.lock();
+          agreement && std::find(found.begin(), found.end(), agreement) == found.end())
+        found.push_back(std::move(agreement));
+  if (found.size() > 1) return std::make_shared<SeveralAgreements>(std::move(found));
+  return found.empty() ? nullptr : found[0];
 }
 std::optional<uint64_t> find_seed(const Tensor& parameter) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.parameters.find(parameter.impl());
-  const bool known = found != all.parameters.end() && !found->second.agreement.expired();
-  return known ? found->second.seed : std::nullopt;
+  const Registry::Training* const found = all.find(parameter);
+  return found ? found->seed : std::nullopt;
 }
 
 template <class Scaler>
@@ -166,11 +200,8 @@ std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   auto agreement = std::make_shared<GroupAgreement>(std::move(group));
-  for (size_t i = 0; i < params.size(); ++i) {
-    Registry::Entry& entry = all.parameters[params[i].impl()];
-    if (!entry.agreement.expired() && !seed) continue;  // a model's own training stays
-    entry = {agreement, seed ? std::optional(*seed + i) : seed};
-  }
+  for (size_t i = 0; i < params.size(); ++i)
+    all.parameters[params[i].impl()].push_back({agreement, seed ? std::optional(*seed + i) : seed});
   amp::set_agreement_finder(find);
   optim::set_rounding_seed(find_seed);
   // The entries go with the model's parallel training, before an address can be another tensor's.
@@ -179,8 +210,10 @@ std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
     const std::lock_guard held(registered.mutex);
     for (const Tensor& p : params) {
       const auto found = registered.parameters.find(p.impl());
-      if (found != registered.parameters.end() && found->second.agreement.lock() == agreement)
-        registered.parameters.erase(found);
+      std::erase_if(found->second, [&](const Registry::Training& one) {
+        return one.agreement.lock() == agreement;
+      });
+      if (found->second.empty()) registered.parameters.erase(found);
     }
   });
 }

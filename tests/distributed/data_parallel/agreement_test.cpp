@@ -278,3 +278,45 @@ TEST_CASE("Weights::Stochastic rounds alike on all ranks, whatever they draw the
       CHECK_FALSE(net->weight.equal(before));
     });
 }
+
+TEST_CASE("scalers agree when another DistributedDataParallel of the model has ended") {
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    nn::Linear net(3, 2);
+    const DistributedDataParallel ddp(*net, {}, group);
+    { const DistributedDataParallel other(*net, {}, group); }
+    optim::SGD optimizer(net->parameters(), 0.1);
+    amp::GradScaler scaler({.init_scale = 1024});
+    const Tensor loss = net->forward(ones({1, 3})).sum();
+    scaler.scale(group->rank() == 1 ? loss * NAN : loss).backward();
+    scaler.step(optimizer);
+    scaler.update();
+    CHECK(scaler.get_scale() == 1024);
+    CHECK(scaler.stats().bad_losses == 1);
+    ddp.check_weights();
+  });
+}
+
+TEST_CASE("scalers agree over all groups to which an optimizer's parameters belong") {
+  const std::shared_ptr<testing::Hall> halls[] = {std::make_shared<testing::Hall>(),
+                                                  std::make_shared<testing::Hall>()};
+  for (const bool expert_first : {true, false})
+    on_ranks(4, [&](const std::shared_ptr<ProcessGroup>& world) {
+      const int rank = world->rank();
+      const auto pair = std::make_shared<ProcessGroup>(
+          std::make_unique<testing::ThreadEngine>(halls[rank / 2], rank % 2), rank % 2, 2);
+      nn::Linear expert(3, 3), rest(3, 2);
+      const DistributedDataParallel of_expert(*expert, {}, pair), of_rest(*rest, {}, world);
+      TensorList parameters = (expert_first ? expert : rest)->parameters();
+      for (const Tensor& p : (expert_first ? rest : expert)->parameters()) parameters.push_back(p);
+      optim::SGD optimizer(parameters, 0.1);
+      amp::GradScaler scaler({.init_scale = 1024});
+      const Tensor loss = rest->forward(expert->forward(ones({1, 3}))).sum();
+      scaler.scale(rank == 3 ? loss * NAN : loss).backward();
+      scaler.step(optimizer);
+      scaler.update();
+      CHECK(scaler.get_scale() == 1024);
+      CHECK(scaler.stats().bad_losses == 1);
+      of_expert.check_weights();
+      of_rest.check_weights();
+    });
+}
