@@ -159,6 +159,7 @@ BufferValues Impl::buffer_values() const {
 void Impl::set_buffers(const BufferValues& values) {
   int64_t at[] = {0, 0};
   for (const Tensor& b : buffers) {
+    if (b.numel() == 0) continue;  // where there are no others of its kind, there is no array
     const bool floating = b.is_floating_point();
     const Array& flat = floating ? values.floats : values.integers;
     int64_t& begin = at[floating];

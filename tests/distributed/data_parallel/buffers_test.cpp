@@ -130,3 +130,15 @@ TEST_CASE("float64 buffers that are equal on all ranks stay as they are") {
       ddp.check_weights();
     });
 }
+
+TEST_CASE("a buffer without elements, and no other of its kind, is let alone") {
+  struct Net : nn::Module {
+    Tensor w = register_parameter("w", ones({4})), empty = register_buffer("empty", zeros({0}));
+  };
+  on_ranks(2, [](const std::shared_ptr<ProcessGroup>& group) {
+    const Net net;
+    const DistributedDataParallel ddp(net, {}, group);
+    (net.w * (group->rank() + 1)).sum().backward();
+    CHECK(net.w.grad().equal(full({4}, 1.5)));
+  });
+}
