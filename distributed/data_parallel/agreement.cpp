@@ -218,4 +218,15 @@ std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
   });
 }
 
+std::optional<size_t> reduced_twice(const std::vector<Tensor>& params) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (size_t i = 0; i < params.size(); ++i)
+    if (const auto found = all.parameters.find(params[i].impl()); found != all.parameters.end())
+      if (std::count_if(found->second.begin(), found->second.end(),
+                        [](const auto& one) { return one.seed.has_value(); }) > 1)
+        return i;
+  return {};
+}
+
 }  // namespace halftape::distributed

@@ -42,8 +42,12 @@ Impl::Impl(const nn::Module& module, const DataParallelOptions& how,
     all.push_back(item.value());
     names.push_back(item.key());
   }
+  frozen_end_ = all.size();
   for (const auto& item : module.named_buffers()) {
     if (!met.insert(item.value().impl()).second) continue;
+    HALFTAPE_CHECK(buffers.empty() || item.value().device() == buffers[0].device(),
+                   "DistributedDataParallel: buffers on ", buffers[0].device(), ", and ",
+                   item.key(), " on ", item.value().device(), "; put them on one device");
     buffers.push_back(item.value());
     all.push_back(item.value());
     names.push_back(item.key());
@@ -102,13 +106,36 @@ void Impl::arrived(size_t param) {
   HALFTAPE_CHECK(no_sync > 0 || !GradMode::is_enabled(),
                  "DistributedDataParallel: backward(create_graph = true) would lose the graph of "
                  "the reduced gradients; use autograd::grad(), or no_sync()");
+  const Tensor& grad = params[param].grad();
+  check_there(param, grad.defined());
+  if (mark_of(grad).known) set_mark(grad, make_ref<LocalTag>(shared_mark(grad).tag));
   const size_t b = bucket_of_[param];
   if (!pass->arrived[param]) --pass->missing[b];
   pass->arrived[param] = true;
   if (no_sync == 0 && options.overlap) launch_complete(*pass);
 }
 
+/// Throws if a gradient that came in this pass is gone.
+void Impl::check_there(size_t param, bool is_there) const {
+  HALFTAPE_CHECK(is_there, "DistributedDataParallel: the gradient of ", names[param],
+                 " was taken before it was reduced, as by a hook that steps; let the optimizer "
+                 "step after backward()");
+}
+
+/// Throws for what would be trained on this rank alone, or twice.
+void Impl::check_trained() const {
+  for (size_t i = params.size(); i < frozen_end_; ++i)
+    HALFTAPE_CHECK(!all[i].requires_grad(), "DistributedDataParallel: ", names[i],
+                   " requires grad, and was frozen when this was made, so its gradient would stay "
+                   "this rank's; make the DistributedDataParallel anew");
+  const std::optional<size_t> twice = reduced_twice(params);
+  HALFTAPE_CHECK(!twice, "DistributedDataParallel: ", names[twice.value_or(0)],
+                 " belongs to another DistributedDataParallel, too, and both would reduce its "
+                 "gradient at once; make one of the whole model");
+}
+
 void Impl::begin_pass() {
+  check_trained();
   for (size_t i = 0; i < params.size(); ++i)
     HALFTAPE_CHECK(!is_partial(params[i].grad()),
                    "DistributedDataParallel: each rank has a part "
@@ -161,14 +188,21 @@ void Impl::launch(Pass& pass) {
   const Bucket& bucket = buckets[pass.reduction.works.size()];
   for (const size_t i : bucket.numbers())
     if (const Tensor& g = params[i].grad(); g.defined()) pass.marks[i] = shared_mark(g);
-  reduce(pass.reduction, bucket.gathered());
+  const Array gathered = bucket.gathered();
+  // Until finish() nobody may use them, such as a hook.
+  for (const size_t i : bucket.numbers())
+    if (pass.marks[i].known) set_mark(params[i].grad(), make_ref<LocalTag>(pass.marks[i].tag));
+  reduce(pass.reduction, gathered);
 }
 
 void Impl::end_pass(Pass& pass) {
   const NoGradGuard no_grad;
   while (pass.reduction.works.size() < buckets.size()) launch(pass);
   std::vector<bool> defined;
-  for (const Tensor& p : params) defined.push_back(p.grad().defined());
+  for (size_t i = 0; i < params.size(); ++i) {
+    defined.push_back(params[i].grad().defined());
+    check_there(i, defined[i] || !pass.arrived[i]);
+  }
   const std::vector<bool> anywhere = any_rank(defined);
   if (options.average_buffers) average_buffers();
   finish(pass.reduction, defined, anywhere, pass.marks);

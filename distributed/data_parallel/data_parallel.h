@@ -52,6 +52,10 @@ struct DataParallelOptions {
 /// options and trackers must be the same on all ranks, and the step throws where they are not;
 /// broadcast_scaler() makes them so.
 ///
+/// backward() throws for a parameter that was frozen when this was made and requires grad now, and
+/// for one that another DistributedDataParallel reduces, too. Until its end, gradients are this
+/// rank's alone, and a step within it, as by a hook, throws.
+///
 /// Each rank draws its own random numbers: seed them by the rank, or use shards(). Those of
 /// Weights::Stochastic are the same on all ranks.
 ///

@@ -94,6 +94,8 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
   };
   void arrived(size_t param);
   void before_adding(size_t param);
+  void check_there(size_t param, bool is_there) const;
+  void check_trained() const;
   void begin_pass();
   void launch_complete(Pass& pass);
   void launch(Pass& pass);
@@ -105,6 +107,7 @@ class DistributedDataParallel::Impl : public std::enable_shared_from_this<Impl> 
 
   std::vector<std::weak_ptr<const ParamGroups>> optimizers_;  // sharded ones
   std::vector<size_t> bucket_of_;                             // of each parameter
+  size_t frozen_end_ = 0;             // of `all`: from params.size() to here are frozen parameters
   std::vector<bool> asked_, agreed_;  // the flags of any_rank(), where it asks once
   std::weak_ptr<Pass> pass_;          // of the backward() that runs
   std::vector<Work> lost_;            // calls of one that failed, which may still run
@@ -122,6 +125,8 @@ std::string text_of(ProcessGroup& group, const std::string& own, int rank,
 std::shared_ptr<void> agree_over(std::shared_ptr<ProcessGroup> group,
                                  const std::vector<Tensor>& params,
                                  std::optional<uint64_t> seed = {});
+/// Which of these another DistributedDataParallel that lives has, too: the first one.
+std::optional<size_t> reduced_twice(const std::vector<Tensor>& params);
 
 uint64_t hash_bytes(const void* bytes, size_t n);
 

@@ -14,9 +14,9 @@ class LocalTag final : public GradTag {
   const Ref<GradTag>& inner() const { return inner_; }
   std::string objection(std::string_view call, Use) const override {
     return std::string(call) +
-           ": the gradients are this rank's alone, of a backward() under no_sync() or one that "
-           "failed; the last backward() before a step must be outside of no_sync(), and after a "
-           "failure zero_grad() forgets them";
+           ": the gradients are this rank's alone, of a backward() under no_sync(), one that runs, "
+           "or one that failed; the last backward() before a step must be outside of no_sync() and "
+           "have ended, and after a failure zero_grad() forgets them";
   }
   Ref<GradTag> plus(const Ref<GradTag>& other) override {
     if (inner_ == other) return Ref<GradTag>(this);
