@@ -127,7 +127,7 @@ void RuleOptimizerBase::update(const OptimizerOptions& options, const std::vecto
     // The rule's bytes on the device, which the graph writes again before every replay.
     const size_t size = std::visit([](const auto& r) { return sizeof r; }, rule);
     control.live_rule = capture->value(size, [this, alive = lifetime(),
-                                              parameter = params[0]](std::byte* bytes) {
+                                              parameter = whole_of(params[0])](std::byte* bytes) {
       HALFTAPE_CHECK(!alive.expired(),
                      "Graph: the optimizer of its step is gone; keep it for as long as the graph");
       const OptimizerOptions& now = options_of(*this, parameter);

@@ -37,6 +37,8 @@ class RuleOptimizerBase : public Optimizer {
   virtual UpdateRule rule_of(const OptimizerOptions& options) const = 0;
   /// The state that these options ask for.
   virtual RuleState state_of_rule(const OptimizerOptions& options) const = 0;
+  /// The parameter of which `updated` is a piece, where update() is given pieces; else itself.
+  virtual Tensor whole_of(const Tensor& updated) const { return updated; }
   /// Updates all parameters in one call of the backend. It also writes the 16-bit copies that
   /// autocast keeps of weights (autograd/tape/weight_cast.h), so that the next region casts none.
   /// Before every replay, a Graph makes the rule again from the options of that moment.

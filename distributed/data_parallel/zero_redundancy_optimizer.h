@@ -153,6 +153,11 @@ class ZeroRedundancyOptimizer : public Optimizer {
   GradParts takes_parts() const override {
     return shards_.takes_parts() ? GradParts::Taken : GradParts::Refused;
   }
+  Tensor whole_of(const Tensor& piece) const override {
+    for (const Tensor& p : optim::parameters_of(this->param_groups()))
+      if (shards_.has(p) && shards_.piece(p).is_same(piece)) return p;
+    return piece;
+  }
   void update_groups(const std::vector<std::vector<Tensor>>& ready,
                      const StepControl& control) override {
     const StateShards::Pieces pieces(shards_, this->param_groups());

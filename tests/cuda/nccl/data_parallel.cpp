@@ -145,6 +145,44 @@ TEST_CASE("a whole step of training is captured, and trains as the CPU does") {
   }
 }
 
+TEST_CASE("a step of a sharded optimizer is captured, and follows its learning rate") {
+  const auto rate = [](int64_t step) { return 0.1 / static_cast<double>(1 + step); };
+  Net alone;
+  optim::AdamW reference(alone->parameters(), optim::AdamWOptions(0.1));
+  for (int64_t step = 0; step < 4; ++step) {
+    reference.zero_grad();
+    F::cross_entropy(alone->forward(inputs(step)), labels(step)).backward();
+    reference.param_groups()[0].options().set_lr(rate(step));
+    reference.step();
+  }
+  const Fresh fresh;
+  const simt::With late(deferred());
+  CHECK(on_nccl(2, [&](const auto& group, Device device) {
+          Net net;
+          net->to(device);
+          const Shard mine{group->rank(), group->size()};
+          DistributedDataParallel ddp(*net, {.bucket_bytes = 64, .first_bucket_bytes = 64}, group);
+          ZeroRedundancyOptimizer<optim::AdamW> optimizer(net->parameters(),
+                                                          optim::AdamWOptions(0.1), ddp);
+          const Tensor x = mine.of(inputs(0)).to(device), y = mine.of(labels(0)).to(device);
+          const auto step = [&] {
+            optimizer.zero_grad();
+            F::cross_entropy(net->forward(x), y).backward();
+            optimizer.step();
+          };
+          step();
+          Graph graph(device, step);
+          for (int64_t i = 1; i < 4; ++i) {
+            x.copy_(mine.of(inputs(i)));
+            y.copy_(mine.of(labels(i)));
+            optimizer.param_groups()[0].options().set_lr(rate(i));
+            graph.replay();
+          }
+          check_close(weights(*net), weights(*alone));
+          ddp.check_weights();
+        }) == none(2));
+}
+
 TEST_CASE("mixed precision over NCCL: a loss that is NaN on one rank is skipped by all of them") {
   constexpr int64_t kSteps = 5, kBad = 2;
   const amp::GradScalerOptions options{.init_scale = 1024, .growth_interval = 2};
