@@ -354,7 +354,7 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
   for (const Tensor& p : parameters_of(groups_))
     if (loaded.count(p.impl())) state(p);  // makes its entry
   for (size_t k = 0; k < groups_.size(); ++k) {
-    groups_[k].set_options(std::move(options[k]));
+    groups_[k].assign_options(std::move(options[k]));
     groups_[k].initial_lr = initial_lrs[k];
   }
   // Keep the map's entries in place: state() has returned references to them.

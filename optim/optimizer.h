@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,9 @@ class OptimizerOptions {
   OptimizerOptions& operator=(const OptimizerOptions&) = default;
   virtual ~OptimizerOptions() = default;
   virtual std::unique_ptr<OptimizerOptions> clone() const;
+  /// Takes over all values of options of its own class. False, with nothing done, for others, and
+  /// for classes that cannot.
+  virtual bool assign(const OptimizerOptions&) { return false; }
   virtual double get_lr() const;
   virtual void set_lr(double lr);
   /// Throws when a value is out of its range, naming both.
@@ -56,6 +60,11 @@ class OptimizerCloneableOptions : public OptimizerOptions {
  public:
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::unique_ptr<OptimizerOptions>(new Derived(static_cast<const Derived&>(*this)));
+  }
+  bool assign(const OptimizerOptions& other) override {
+    if (typeid(*this) != typeid(Derived) || typeid(other) != typeid(Derived)) return false;
+    static_cast<Derived&>(*this) = static_cast<const Derived&>(other);
+    return true;
   }
 };
 
@@ -88,6 +97,10 @@ class OptimizerParamGroup {
     return *options_;
   }
   void set_options(std::unique_ptr<OptimizerOptions> options) { options_ = std::move(options); }
+  /// The same into the object that options() has returned references to, if their classes are one.
+  void assign_options(std::unique_ptr<OptimizerOptions> options) {
+    if (!options_ || !options_->assign(*options)) set_options(std::move(options));
+  }
   std::vector<Tensor>& params() { return params_; }
   const std::vector<Tensor>& params() const { return params_; }
   /// The names of params(), in their order; empty if none were given.

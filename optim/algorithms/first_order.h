@@ -131,6 +131,12 @@ struct AdamWOptions : AdamOptions {
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::make_unique<AdamWOptions>(*this);
   }
+  bool assign(const OptimizerOptions& other) override {
+    if (typeid(*this) != typeid(AdamWOptions) || typeid(other) != typeid(AdamWOptions))
+      return false;
+    *this = static_cast<const AdamWOptions&>(other);
+    return true;
+  }
 };
 
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.

@@ -343,7 +343,7 @@ void AsyncOptimizer::update(const StepTask& task) {
     if (task.options.max_norm)
       nn::utils::clip_grad_norm_(newest_, *task.options.max_norm, task.options.norm_type);
     for (size_t i = 0; i < task.groups.size(); ++i)
-      inner_->param_groups()[i].set_options(task.groups[i]->clone());
+      inner_->param_groups()[i].assign_options(task.groups[i]->clone());
     if (inverse.defined())
       inner_->step(StepControl{{}, inverse});
     else
@@ -390,7 +390,7 @@ void AsyncOptimizer::load_state_dict(const AsyncOptimizerState& saved) {
   inner_->load_state_dict(saved.optimizer);
   const NoGradGuard no_grad;
   for (size_t i = 0; i < groups_.size(); ++i) {
-    groups_[i].set_options(inner_->param_groups()[i].options().clone());
+    groups_[i].assign_options(inner_->param_groups()[i].options().clone());
     groups_[i].initial_lr = inner_->param_groups()[i].initial_lr;
   }
   for (size_t i = 0; i < model_.size(); ++i) {

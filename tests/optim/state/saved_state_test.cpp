@@ -405,3 +405,16 @@ TEST_CASE("a state that is loaded over one which a graph has saved is told in ba
   optimizer.load_state_dict(saved);
   CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("changed in place"), Error);
 }
+
+TEST_CASE("a reference to options stays theirs when a state is loaded") {
+  const auto check = [](auto optimizer) {
+    optim::OptimizerOptions& options = optimizer.param_groups()[0].options();
+    optimizer.load_state_dict(optimizer.state_dict());
+    CHECK(&optimizer.param_groups()[0].options() == &options);
+  };
+  const Tensor p = ones({2}).requires_grad_();
+  check(optim::SGD({p}, optim::SGDOptions(0.1)));
+  check(optim::AdamW({p}, optim::AdamWOptions(0.1)));
+  check(optim::AsyncOptimizer(
+      std::make_unique<optim::Adam>(std::vector<Tensor>{p}, optim::AdamOptions(0.1))));
+}
