@@ -46,12 +46,16 @@ double norm_of(const Tensor& x) { return (x * x).sum().sqrt().item(); }
 }  // namespace
 
 StateKeeper::StateKeeper(const nn::Module& model, const RandomState& begin) : random_(begin) {
-  for (const Tensor& b : model.buffers())
-    buffers_.push_back({b, b.array(), b.array().clone(), b.array().version()});
+  for (const Tensor& t : model.buffers()) keep(t);
+  for (const Tensor& t : model.parameters()) keep(t);  // a lookup with max_norm writes to them
+}
+
+void StateKeeper::keep(const Tensor& t) {
+  kept_.push_back({t, t.array(), t.array().clone(), t.array().version()});
 }
 
 StateKeeper::~StateKeeper() {
-  for (const Buffer& b : buffers_) {
+  for (const Kept& b : kept_) {
     b.tensor.impl()->set_value(b.value);  // undoes set_data()
     if (b.value.version() == b.version) continue;
     backend(b.value.device()).copy(b.value, b.copy);

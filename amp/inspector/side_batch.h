@@ -22,13 +22,14 @@ class [[nodiscard]] StateKeeper {
   StateKeeper& operator=(const StateKeeper&) = delete;
 
  private:
-  struct Buffer {
+  struct Kept {
     Tensor tensor;
     Array value, copy;
     uint64_t version;
   };
+  void keep(const Tensor& t);
   RandomScope random_;
-  std::vector<Buffer> buffers_;
+  std::vector<Kept> kept_;
 };
 
 /// The loss of a batch, computed once as it is, and once with autocast to float32 if `float32` is

@@ -296,3 +296,27 @@ TEST_CASE("senseless trials are refused") {
                      "no batch"));
   CHECK_FALSE(amp::is_autocast_enabled(DeviceType::CPU));
 }
+
+TEST_CASE("trials leave weights alone that a lookup shortens") {
+  const auto weights = [](bool inspected) {
+    manual_seed(5);
+    nn::Sequential model(nn::Embedding(nn::EmbeddingOptions(6, 3).max_norm(1.0)), nn::Linear(3, 2));
+    optim::SGD optimizer(model->parameters(), optim::SGDOptions(0.1).momentum(0.9));
+    amp::GradScaler scaler({.init_scale = 1024});
+    std::optional<amp::Inspector> inspector;
+    if (inspected)
+      inspector.emplace(*model, scaler, amp::InspectorOptions{.every = 1, .shadow_every = 1});
+    for (int64_t step = 0; step < 6; ++step) {
+      const Tensor rows = arange(3) + 2 * (step % 2);
+      const auto loss = [&] { return (model->forward(rows) - 5).square().sum(); };
+      if (inspected && step == 3) amp::try_scales(*model, loss, 0, 3);
+      optimizer.zero_grad();
+      scaler.scale(loss()).backward();
+      scaler.step(optimizer);
+      scaler.update();
+      if (inspector) inspector->step(loss);
+    }
+    return model->parameters()[0].detach().clone();
+  };
+  CHECK(weights(true).equal(weights(false)));
+}
