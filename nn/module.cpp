@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <typeinfo>
 
 #include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/grad_tag.h"
@@ -210,8 +211,18 @@ void Module::clone_(const Module& other, const std::optional<Device>&) {
                          other.name(), ">");
 }
 
+namespace {
+/// Throws where a class of the program's own inherits shallow_copy(), which makes one of its base.
+void check_whole_copy(const Module& copy, const Module& original) {
+  HALFTAPE_CHECK(typeid(copy) == typeid(original), "clone: a copy of ", original.name(),
+                 " would be a ", copy.name(), " alone; derive it from nn::Cloneable<",
+                 original.name(), ", ", copy.name(), "Impl>, or override Module::clone in it");
+}
+}  // namespace
+
 std::shared_ptr<Module> CloneableModule::clone(const std::optional<Device>& device) const {
   const std::shared_ptr<CloneableModule> copy(shallow_copy());
+  check_whole_copy(*copy, *this);
   copy->unregister_all();
   copy->reset();
   copy->copy_registered(*this, device);
@@ -220,6 +231,7 @@ std::shared_ptr<Module> CloneableModule::clone(const std::optional<Device>& devi
 }
 std::shared_ptr<Module> ContainerModule::clone(const std::optional<Device>& device) const {
   const std::shared_ptr<ContainerModule> copy(static_cast<ContainerModule*>(shallow_copy()));
+  check_whole_copy(*copy, *this);
   for (auto* dict : {&copy->parameters_, &copy->buffers_})
     for (auto& item : *dict) item.value() = copied(item.value(), device);
   for (auto& child : copy->children_) {

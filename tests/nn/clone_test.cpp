@@ -363,3 +363,15 @@ TEST_CASE("weights of losses are buffers that follow the module") {
   CHECK(logits->named_buffers().keys() == std::vector<std::string>{"pos_weight"});
   CHECK(MSELoss()->named_buffers().is_empty());
 }
+
+TEST_CASE("a class that inherits its base's copy is not cloned as its base") {
+  struct Scaled : nn::LinearImpl {
+    using LinearImpl::LinearImpl;
+    double factor = 3;
+  };
+  const auto scaled = std::make_shared<Scaled>(2, 2);
+  CHECK_THROWS_WITH_AS(scaled->clone(), doctest::Contains("would be a"), Error);
+  nn::ModuleList list;
+  list->push_back(scaled);
+  CHECK_THROWS_WITH_AS(list->clone(), doctest::Contains("derive it from nn::Cloneable<"), Error);
+}
