@@ -63,14 +63,17 @@ bool AveragedModel::is_averaged(size_t i) const {
 }
 
 void AveragedModel::average(const Tensor& into, const Tensor& value, const Tensor& skipped) const {
+  // Whole numbers are averaged as float64, and lose what follows the point.
+  const Dtype wide = into.is_floating_point() ? into.dtype() : kFloat64;
+  const Tensor before = into.to(wide), now = value.to(wide);
   Tensor next;
   if (!begun_)
-    next = value;
+    next = now;
   else if (options_.decay())
-    next = lerp(into, value, 1 - *options_.decay());
+    next = lerp(before, now, 1 - *options_.decay());
   else
-    next = into + (value - into) / (n_averaged_ + 1).to(into.dtype());
-  into.copy_(skipped.defined() ? where(skipped, into, next) : next);
+    next = before + (now - before) / (n_averaged_ + 1).to(into.device()).to(wide);
+  into.copy_(skipped.defined() ? where(skipped.to(into.device()), before, next) : next);
 }
 
 void AveragedModel::update_parameters(const nn::Module& model, const Tensor& skipped) {
@@ -85,12 +88,12 @@ void AveragedModel::update_parameters(const nn::Module& model, const Tensor& ski
   for (size_t i = 0; i < averages_.size(); ++i) {
     const Tensor value = values[averages_[i].key()].detach();
     if (is_averaged(i))
-      average(*averages_[i], value.to(averages_[i]->dtype()), no_step);
+      average(*averages_[i], value, no_step);
     else
       averages_[i]->copy_(value);
   }
   if (no_step.defined())
-    n_averaged_ += no_step.logical_not().to(kInt64);
+    n_averaged_ += no_step.logical_not().to(kInt64).to(n_averaged_.device());
   else
     n_averaged_ += 1;
 }

@@ -325,3 +325,19 @@ TEST_CASE("update_bn of a model without batch norms reads no data") {
   CHECK_FALSE(model[0]->is_training());  // nor does it change a mode
   CHECK(model->is_training());
 }
+
+TEST_CASE("whole numbers among the parameters are averaged, too, as PyTorch does") {
+  struct Net : nn::Module {
+    Tensor a = register_parameter("a", ones({2}));
+    Tensor n = register_parameter("n", tensor({1, 2}), false);
+  } net;
+  AveragedModel averaged(net, AveragedModelOptions().decay(0.5));
+  averaged.update_parameters(net);
+  const NoGradGuard no_grad;
+  net.a.fill_(3);
+  net.n.fill_(10);
+  averaged.update_parameters(net);
+  averaged.copy_to(net);
+  CHECK(net.a.equal(full({2}, 2.0)));
+  CHECK(net.n.equal(tensor({5, 6})));
+}

@@ -207,3 +207,19 @@ TEST_CASE("data sets and messages between ranks are on the CPU, whatever the def
   optimizer.consolidate_state();
   CHECK(optimizer.state_dict().state.size() == 1);
 }
+
+TEST_CASE("averages of a model with parts on two devices go on") {
+  struct Net : nn::Module {
+    Tensor weight = register_parameter("weight", ones({2}));
+    Tensor buffer = register_buffer("buffer", zeros({2}).to(kCPU));
+  } net;
+  REQUIRE(net.weight.device() != kCPU);
+  optim::AveragedModel averaged(net);
+  for (const double value : {1.0, 3.0}) {
+    const NoGradGuard no_grad;
+    net.weight.fill_(value);
+    averaged.update_parameters(net, zeros({1}));
+  }
+  averaged.copy_to(net);
+  CHECK(net.weight.eq(2).all().item<bool>());
+}
