@@ -9,8 +9,8 @@ namespace halftape::nn::utils {
 Tensor weight_length(const Tensor& v, std::optional<int64_t> dim) {
   HALFTAPE_CHECK(v.dim() > 0, "weight_norm: a 0-dim weight has no directions");
   std::vector<int64_t> others;
-  const int64_t kept = dim ? (*dim < 0 ? *dim + v.dim() : *dim) : -1;
-  HALFTAPE_CHECK(!dim || (0 <= kept && kept < v.dim()), "weight_norm: dim ", dim.value_or(0),
+  const int64_t given = dim.value_or(-1), kept = given < -1 ? given + v.dim() : given;
+  HALFTAPE_CHECK(given == -1 || (0 <= kept && kept < v.dim()), "weight_norm: dim ", given,
                  " of the weight ", v.sizes());
   for (int64_t d = 0; d < v.dim(); ++d)
     if (d != kept) others.push_back(d);

@@ -54,6 +54,13 @@ class WeightNormImpl<M, R(Args...)> : public M {
     return std::make_shared<M>(static_cast<const M&>(plain));
   }
 
+  std::shared_ptr<Module> clone(const std::optional<Device>& device = {}) const override {
+    std::shared_ptr<Module> copy = M::clone(device);
+    auto& of = static_cast<WeightNormImpl&>(*copy);  // whose reset() has drawn a weight
+    of.weight = normalized_weight(of.weight_v, of.weight_g, dim_).detach();
+    return copy;
+  }
+
   Tensor weight_g;  // lengths
   Tensor weight_v;  // directions, of the shape of the weight
 
@@ -90,8 +97,8 @@ class WeightNorm : public ModuleHolder<WeightNormImpl<typename Layer::ContainedT
 
 /// The layer with its `weight` split into length and direction, with the same value at first.
 /// `dim`: each index of this dimension has a length of its own (0: the outputs of Linear and Conv);
-/// none: one length for all. The other parameters are shared with `layer`, which should not be
-/// trained any more. Salimans & Kingma 2016, arXiv:1602.07868.
+/// none, and -1 as in PyTorch: one length for all. The other parameters are shared with `layer`,
+/// which should not be trained any more. Salimans & Kingma 2016, arXiv:1602.07868.
 ///
 /// Modules here have no hooks before forward(), so this returns another layer for the model to
 /// register, where torch.nn.utils changes the given one.

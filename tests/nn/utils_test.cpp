@@ -47,7 +47,8 @@ TEST_CASE("weight_norm changes nothing at first, and has PyTorch's names") {
   CHECK(fc->weight_v.equal(plain->weight));
   CHECK(fc->bias.is_same(plain->bias));
   CHECK(utils::weight_norm(plain, 1)->weight_g.sizes() == Shape{1, 3});
-  CHECK(utils::weight_norm(plain, -1)->weight_g.sizes() == Shape{1, 3});
+  CHECK(utils::weight_norm(plain, -2)->weight_g.sizes() == Shape{2, 1});
+  CHECK(utils::weight_norm(plain, -1)->weight_g.sizes() == Shape{1, 1});
   CHECK(utils::weight_norm(plain, std::nullopt)->weight_g.sizes() == Shape{1, 1});
   CHECK_THROWS_WITH_AS(utils::weight_norm(plain, 2), Contains("dim 2"), Error);
 }
@@ -136,4 +137,11 @@ TEST_CASE("weight_norm's reset_parameters() draws its own weight, and leaves the
   CHECK(plain->weight.equal(before));
   CHECK_FALSE(fc->weight_v.equal(direction));
   CHECK(fc(x).allclose(linear(x, fc->weight_v, fc->bias)));
+}
+
+TEST_CASE("the weight of a cloned layer is there before its first forward()") {
+  const auto fc = utils::weight_norm(nn::Linear(3, 2));
+  const auto copy = std::dynamic_pointer_cast<decltype(fc)::ContainedType>(fc->clone());
+  REQUIRE(copy);
+  CHECK(copy->weight.allclose(fc->weight));
 }
