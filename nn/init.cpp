@@ -110,6 +110,7 @@ double calculate_gain(Nonlinearity nonlinearity, double a) {
 }
 
 Tensor kaiming_uniform_(const Tensor& t, double a, FanMode mode, Nonlinearity nonlinearity) {
+  if (t.numel() == 0) return t;  // a fan of 0 has no bound
   const double bound = std::sqrt(3.0) * kaiming_std(t, a, mode, nonlinearity);
   return uniform_(t, -bound, bound);
 }
@@ -117,6 +118,7 @@ Tensor kaiming_normal_(const Tensor& t, double a, FanMode mode, Nonlinearity non
   return normal_(t, 0, kaiming_std(t, a, mode, nonlinearity));
 }
 Tensor xavier_uniform_(const Tensor& t, double gain) {
+  if (t.numel() == 0) return t;
   const double bound = std::sqrt(3.0) * xavier_std(t, gain);
   return uniform_(t, -bound, bound);
 }

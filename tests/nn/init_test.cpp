@@ -244,3 +244,10 @@ TEST_CASE("a network initialised for relu keeps the scale of its signal over ten
   CHECK(square > 0.5);
   CHECK(square < 2);
 }
+
+TEST_CASE("a tensor without elements takes any initialisation") {
+  for (const auto& initialise :
+       {init::kaiming_uniform_(zeros({5, 0})), init::kaiming_normal_(zeros({5, 0})),
+        init::xavier_uniform_(zeros({0, 0})), init::xavier_normal_(zeros({5, 0}))})
+    CHECK(initialise.numel() == 0);
+}
