@@ -48,11 +48,11 @@ void check_writable(const char* op, const Tensor& x, bool history) {
                  " several elements are one place in memory, as expanded and unfolded ",
                  "ones are; clone() it first");
   if (!GradMode::is_enabled()) return;
-  HALFTAPE_CHECK(
-      !x.impl()->is_view || x.impl()->base || !(history || x.requires_grad()), op,
-      ": A view was created in no_grad mode and is being modified inplace: the change of ",
-      x.sizes(), " would not reach its base's history; make the view while recording");
   const Tensor base(x.impl()->base);
+  HALFTAPE_CHECK(!x.impl()->is_view || x.impl()->follows() ||
+                     !(history || x.requires_grad() || base.requires_grad()),
+                 op, ": ", x.impl()->creation(), " and is being modified inplace: the change of ",
+                 x.sizes(), " would not reach its base's history; make the view while recording");
   const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
   HALFTAPE_CHECK(
       !leaf(x) && !leaf(base), op,
@@ -85,7 +85,7 @@ Tensor no_part(const Node& n, const Tensor& g) { return n.next[0] ? zeros_like(g
 /// x ← constants: what it was before gets the gradient 0.
 Tensor& overwritten(const char* op, const Tensor& x) {
   x.array().bump_version();
-  take_history(x, x.impl()->base
+  take_history(x, x.impl()->follows()
                       ? Tensor(x.array())
                       : record(op, x.array(), {&x},
                                [](Node& n, const Tensor& g) -> Grads { return {no_part(n, g)}; }));
@@ -121,7 +121,7 @@ Tensor& randomize(const char* op, const Tensor& x, const auto& next) {
 
 void take_history(const Tensor& x, const Tensor& value) {
   if (!GradMode::is_enabled()) return;
-  if (!x.impl()->base) return x.impl()->set_history(value.impl()->history);
+  if (!x.impl()->follows()) return x.impl()->set_history(value.impl()->history);
   Tensor base(x.impl()->base);
   if (base.requires_grad() || value.requires_grad())
     base.impl()->set_history(history_of_write(base, x, value));
@@ -338,8 +338,8 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
                  leaf ? ": a leaf Variable that requires grad is being used in an in-place "
                         "operation; use NoGradGuard to change a parameter"
                       : ": the gradient of what was recorded could not follow under NoGradGuard");
-  const auto& base = x.impl()->base;
-  if (!leaf && base && Tensor(base).requires_grad()) check_window(op, Tensor(base), x);
+  const Tensor base(x.impl()->follows() ? x.impl()->base : Ref<detail::TensorImpl>());
+  if (!leaf && base.requires_grad()) check_window(op, base, x);
   const Tensor y = view();
   x.array().bump_version();
   if (x.impl()->accumulator) {
@@ -347,7 +347,7 @@ Tensor& laid_out(const char* op, const Tensor& x, const auto& view) {
     return same_handle(x);
   }
   x.impl()->set_value(y.array());
-  if (!leaf && x.impl()->base) {
+  if (!leaf && base.defined()) {
     x.impl()->renew();  // it remains a view of its base
   } else if (!leaf) {
     const uint32_t writes = x.impl()->rewritten;

@@ -61,14 +61,15 @@ void TensorImpl::becomes_view_of(const Tensor& x) {
   inference = x.is_inference();
   if (inference) return;
   is_view = true;
-  if (!GradMode::is_enabled()) {
-    // As in PyTorch (issue 11390): requires_grad() is true, but gradients end here.
-    unrecorded = x.requires_grad();
-    return;
-  }
-  const detail::TensorImpl* parent = x.impl();
+  const TensorImpl* parent = x.impl();
   base = parent->is_view ? parent->base : Ref(x.impl());
   seen = base ? base->rewritten : 0;
+  creation_meta = parent->creation_meta;
+  if (GradMode::is_enabled()) return;
+  creation_meta = InferenceMode::is_enabled() ? autograd::CreationMeta::INFERENCE_MODE
+                                              : autograd::CreationMeta::NO_GRAD_MODE;
+  // As in PyTorch (issue 11390): requires_grad() is true, but gradients end here.
+  unrecorded = x.requires_grad();
 }
 
 void TensorImpl::set_history(Edge edge) {
@@ -85,7 +86,25 @@ void TensorImpl::set_history(Edge edge) {
 void TensorImpl::catch_up() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  if (outdated()) renew();
+  if (!outdated()) return;
+  if (follows() || !(history || Tensor(base).requires_grad())) return renew();
+  if (!unrecorded) unrecorded = true;
+}
+
+std::string TensorImpl::creation() const {
+  using autograd::CreationMeta;
+  const char* where = creation_meta == CreationMeta::IN_CUSTOM_FUNCTION ? "inside a custom Function"
+                      : creation_meta == CreationMeta::INFERENCE_MODE   ? "in inference mode"
+                                                                        : "in no_grad mode";
+  return std::string("A view was created ") + where;
+}
+
+void TensorImpl::refuse_outdated() const {
+  const bool in_function = creation_meta == autograd::CreationMeta::IN_CUSTOM_FUNCTION;
+  fail(creation(), " and its base or another view of its base has been modified inplace since, ",
+       "so that gradients of ", value.shape(), " would be lost; ",
+       in_function ? "clone() the output of the Function"
+                   : "make the view and the change both while recording, or neither");
 }
 
 void TensorImpl::renew() {
@@ -181,11 +200,16 @@ bool TensorBase::is_inference() const { return impl_ && impl_->inference; }
 bool TensorBase::is_view() const { return impl_ && impl_->is_view; }
 Tensor Tensor::_base() const {
   array();
-  HALFTAPE_CHECK(impl_->base, "_base: the tensor ", sizes(), " is not a view made while recording");
+  HALFTAPE_CHECK(impl_->base, "_base: the tensor ", sizes(), " is not a view");
   return Tensor(impl_->base);
 }
 bool TensorBase::unique() const {
-  return impl_ && impl_->use_count() == 1 && impl_->value.unique();
+  if (!impl_ || impl_->use_count() != 1) return false;
+  const Ref<detail::TensorImpl>& base = impl_->base;
+  // A base that this view alone holds has the bytes for nobody else.
+  const bool with_base =
+      base && base->use_count() == 1 && base->value.buffer() == impl_->value.buffer();
+  return impl_->value.unique(with_base ? 2 : 1);
 }
 
 const Tensor& Tensor::requires_grad_(bool on) const {
@@ -236,11 +260,15 @@ Tensor& Tensor::mutable_grad() const {
 const Ref<Node>& TensorBase::grad_fn() const {
   array();
   requires_grad();  // brings a view's history up to date
+  if (impl_->outdated()) [[unlikely]]
+    impl_->refuse_outdated();
   return impl_->history.node;
 }
 
 Edge TensorBase::gradient_edge() const {
   if (!requires_grad()) return {};
+  if (impl_->outdated()) [[unlikely]]
+    impl_->refuse_outdated();
   return impl_->history ? impl_->history : Edge{impl_->accumulator, 0};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/machine/free_list.h"
@@ -9,8 +10,9 @@
 namespace halftape {
 
 namespace autograd {
-/// How a view came about: recorded, or under NoGradGuard, where it may not be written later.
-enum class CreationMeta : uint8_t { DEFAULT, NO_GRAD_MODE };
+/// How a view came about. Only a recorded one follows when its base gets another history: of the
+/// others gradients would be lost, so that they may neither be written nor used after that.
+enum class CreationMeta : uint8_t { DEFAULT, IN_CUSTOM_FUNCTION, NO_GRAD_MODE, INFERENCE_MODE };
 }  // namespace autograd
 
 namespace detail {
@@ -30,7 +32,8 @@ struct TensorImpl final : RefCounted, FreeListed {
   // A view shares bytes with the tensor it was cut from. When those are written, by whatever name,
   // the base's history changes, and the views take theirs from it anew.
   bool is_view = false;
-  bool unrecorded = false;  // a view made under NoGradGuard of a tensor that requires grad
+  autograd::CreationMeta creation_meta = autograd::CreationMeta::DEFAULT;  // of a view
+  bool unrecorded = false;  // a view without history of a tensor that requires grad
   bool inference = false;   // made in InferenceMode: outside all graphs
   bool low_copied = false;  // there may be a 16-bit copy: autograd/tape/weight_cast.h
   bool partial = false;     // of a gradient: autograd/tape/grad_tag.h
@@ -38,20 +41,24 @@ struct TensorImpl final : RefCounted, FreeListed {
   uint32_t rewritten = 0;   // of a base: how often its history changed
   // Of a view: the base's count when the view's history was made.
   std::atomic<uint32_t> seen = 0;
-  Ref<TensorImpl> base;  // of a view made while recording; never a view itself
+  Ref<TensorImpl> base;  // of a view; never a view itself
   void becomes_view_of(const Tensor& x);
   bool outdated() const { return base && base->rewritten != seen; }
+  /// Whether what happens to the base's history happens to this view's.
+  bool follows() const { return base && creation_meta == autograd::CreationMeta::DEFAULT; }
   void renew();
-  /// Renews what is outdated: of threads that read the view at once, the first one does.
+  /// Renews what is outdated: of threads that read the view at once, the first one does. A view
+  /// that does not follow stays outdated if a gradient is concerned.
   void catch_up();
+  /// "A view was created in no_grad mode": the beginning of errors.
+  std::string creation() const;
+  /// Throws, as gradients of an outdated view would not reach its base.
+  [[noreturn]] void refuse_outdated() const;
   /// Replaces the history; a gradient that is retained follows.
   void set_history(Edge edge);
   /// PyTorch's internal names for the state of a view.
   bool has_bw_view() const { return is_view; }
-  autograd::CreationMeta get_creation_meta() const {
-    return is_view && !base ? autograd::CreationMeta::NO_GRAD_MODE
-                            : autograd::CreationMeta::DEFAULT;
-  }
+  autograd::CreationMeta get_creation_meta() const { return creation_meta; }
   TensorImpl* autograd_meta() { return this; }
   static int64_t live_count();
 

@@ -47,7 +47,7 @@ class Array {
   uint64_t version() const { return buffer_->version(); }
   void bump_version() const { buffer_->bump_version(); }
   /// Nobody else holds the bytes: they may be written without anybody noticing.
-  bool unique() const { return buffer_->unique(); }
+  bool unique(int64_t own_handles = 1) const { return buffer_->unique(own_handles); }
 
   // Views: same bytes, another layout.
   Array as_strided(const Shape& shape, const Strides& strides, int64_t offset) const;

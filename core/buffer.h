@@ -60,8 +60,8 @@ class Buffer : public RefCounted {
   /// buffer (core/capture/peephole.h). False if there is one already.
   bool hold_for_call() { return !(flags_.fetch_or(kCalled, std::memory_order_relaxed) & kCalled); }
   void release_from_call() { clear(kCalled); }
-  /// True if there is one handle, besides a kept one and a call's.
-  bool unique() const { return use_count() == 1 + uncounted(); }
+  /// True if there are only the caller's own handles, besides a kept one and a call's.
+  bool unique(int64_t own_handles = 1) const { return use_count() == own_handles + uncounted(); }
   /// True if there is one handle, besides a kept one, a call's and those of graphs.
   bool only_graphs_hold_besides() const {
     return use_count() == 1 + uncounted() + graphs_.load(std::memory_order_relaxed);

@@ -35,7 +35,8 @@ class [[nodiscard]] AutoGradMode {
   Region<Before> region_;
 };
 
-/// Nothing is recorded while it lives: `{ NoGradGuard no_grad; … }`.
+/// Nothing is recorded while it lives: `{ NoGradGuard no_grad; … }`. A view made meanwhile is
+/// refused where ops are recorded, once its base was written in place with a gradient to follow.
 class [[nodiscard]] NoGradGuard : public AutoGradMode {
  public:
   [[nodiscard]] NoGradGuard() : AutoGradMode(false) {}

@@ -260,6 +260,7 @@ const Array& Saved::array(const Node& by) const {
 Tensor Saved::tensor(Node& by) const {
   Tensor t(array(by));
   t.impl()->is_view = true;
+  t.impl()->creation_meta = autograd::CreationMeta::NO_GRAD_MODE;
   t.impl()->history = output_ ? Edge{Ref<Node>(&by), edge_.output} : edge_;
   return t;
 }

@@ -312,3 +312,65 @@ TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as Lib
   CHECK(trained.grad().to_vector() == std::vector<double>{1, 1});
   CHECK_THROWS_WITH_AS(trained * x, doctest::Contains("cannot be saved for backward"), Error);
 }
+
+TEST_CASE("a view without history is of no use after a recorded change of its base") {
+  const auto made = [](const Tensor& b, bool inference) {
+    if (inference) {
+      const InferenceMode mode;
+      return b.unbind(0)[0];
+    }
+    const NoGradGuard no_grad;
+    return b.unbind(0)[0];
+  };
+  for (const bool inference : {false, true}) {
+    const std::string start = inference ? "A view was created in inference mode and its base"
+                                        : "A view was created in no_grad mode and its base";
+    const Tensor w = leaf({1, 2}), b = zeros({2, 2}, kFloat64), v = made(b, inference);
+    CHECK(v._base().is_same(b));
+    CHECK_FALSE((v * 3).requires_grad());
+    b.add_(1);  // no gradient is concerned
+    CHECK_FALSE((v * 3).requires_grad());
+    const Tensor part = v.slice(0, 0, 1);
+    b[0].copy_(w * 2);
+    CHECK(testing::message([&] { v * 3; }).starts_with(start));
+    CHECK(testing::message([&] { v.clone(); }).starts_with(start));
+    CHECK(testing::message([&] { part * 3; }).starts_with(start));
+    CHECK(testing::message([&] { v.grad_fn(); }).starts_with(start));
+    CHECK(testing::message([&] { v.retain_grad(); }).starts_with(start));
+    CHECK_THROWS_AS(v.add_(1), Error);
+    // What no gradient comes from remains allowed.
+    CHECK(v.requires_grad());
+    CHECK(v.detach().equal(w * 2));
+    CHECK_FALSE(v.detach().requires_grad());
+    CHECK((v > 0).numel() == 2);
+    CHECK(v.to_vector() == (w * 2).to_vector());
+    const NoGradGuard no_grad;
+    CHECK_FALSE((v * 3).requires_grad());
+    v.add_(1);
+  }
+}
+
+TEST_CASE("views made under NoGradGuard outlast changes that are not recorded") {
+  const Tensor w = leaf({1, 2, 3, 4}), b = w * 1;
+  const Tensor cut = b.detach().slice(0, 0, 2);
+  Tensor v;
+  {
+    const NoGradGuard no_grad;
+    v = w.slice(0, 0, 2);
+    w.add_(1);  // as an optimizer does
+  }
+  CHECK((v * 2).requires_grad());
+  b.mul_(2);
+  CHECK_FALSE((cut * 2).requires_grad());  // detach() is no view of b
+  const Tensor plain = zeros({4}, kFloat64);
+  {
+    const NoGradGuard no_grad;
+    v = plain.slice(0, 0, 2);
+  }
+  v.add_(1);
+  plain.add_(1);
+  CHECK(v.to_vector() == std::vector<double>{2, 2});
+  CHECK(plain.to_vector() == std::vector<double>{2, 2, 1, 1});
+  plain.requires_grad_();
+  CHECK_THROWS_WITH_AS(v.add_(1), doctest::Contains("no_grad mode"), Error);
+}
