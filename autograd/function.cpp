@@ -16,6 +16,19 @@ int find(const variable_list& list, const Tensor& t) {
   return at == list.end() ? -1 : static_cast<int>(at - list.begin());
 }
 
+/// An output of forward() that may get the op's history: y itself, or another tensor of its bytes.
+/// An input that is returned unchanged becomes a view of itself.
+Tensor without_history(const Tensor& y, bool input) {
+  const bool view = input || y.is_view();
+  if (!view && !y.requires_grad()) return y;
+  Tensor own(y.array());
+  if (!view) return own;
+  const NoGradGuard unrecorded;
+  own.impl()->becomes_view_of(y);
+  own.impl()->creation_meta = CreationMeta::IN_CUSTOM_FUNCTION;
+  return own;
+}
+
 }  // namespace
 
 variable_list AutogradContext::get_saved_variables() const {
@@ -62,12 +75,12 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
     layouts.push_back(y.defined() ? Output{y.sizes(), y.dtype(), y.device()} : Output{});
     if (!y.defined() || !y.is_floating_point()) continue;
     const bool changed = find(dirty, y) >= 0;
-    // An input that is returned unchanged becomes a new tensor with its own history.
-    if (!changed && (find(inputs, y) >= 0 || y.requires_grad())) {
-      y = Tensor(y.array());
-      y.impl()->is_view = true;
+    const bool input = find(inputs, y) >= 0;
+    if (find(constant, y) >= 0) {
+      if (!changed && (input || y.requires_grad())) y = y.detach();
+      continue;
     }
-    if (find(constant, outputs[i]) >= 0) continue;
+    if (!changed) y = without_history(y, input);
     if (halftape::detail::tape_is_watched()) halftape::detail::show_made(*this, y.array());
     const Edge edge{self, static_cast<uint32_t>(i)};
     if (changed) {
@@ -80,6 +93,9 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
       y.impl()->set_history(edge);
     }
   }
+  for (const Tensor& y : results)  // views may stand before what forward() changed
+    if (y.defined() && y.impl()->base && !y.impl()->follows())
+      y.impl()->seen = y.impl()->base->rewritten;
   if (!layouts.empty()) {
     first = layouts[0];
     others.assign(layouts.begin() + 1, layouts.end());

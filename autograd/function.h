@@ -122,9 +122,11 @@ class FunctionNode : public Node {
 /// };
 /// Tensor y = Twice::apply(x, 2.0);
 ///
-/// forward() runs unrecorded. It returns a Tensor or a variable_list, and so does apply().
-/// backward() returns one gradient for each argument of forward(), undefined for arguments that are
-/// no tensors or need none. Written in Tensor ops, it can itself be differentiated.
+/// forward() runs unrecorded. It returns a Tensor or a variable_list, and so does apply(). A
+/// view among them, as which an input counts that is returned unchanged, may not be written in
+/// place, nor used for more gradients once its base was. backward() returns one gradient for each
+/// argument of forward(), undefined for arguments that are no tensors or need none. Written in
+/// Tensor ops, it can itself be differentiated.
 template <class T>
 struct Function {
   /// Runs T::forward(), recorded with T::backward() as its rule.

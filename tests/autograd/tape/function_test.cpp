@@ -8,6 +8,7 @@
 #include "halftape/autograd/tape/node.h"
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/lists.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using autograd::AutogradContext;
@@ -290,4 +291,63 @@ TEST_CASE("an optional tensor is an argument like any other") {
   const Tensor y = full({2}, 3.0, requires_grad());
   MaybeTimes::apply(y, std::optional<Tensor>()).sum().backward();
   CHECK(y.grad().equal(ones({2})));
+}
+
+TEST_CASE("a view that forward returns is refused where its base or itself changes") {
+  struct Seen : Function<Seen> {
+    static Tensor forward(AutogradContext*, const Tensor& x) { return x.view({2, 1}); }
+    static variable_list backward(AutogradContext*, variable_list g) {
+      return {g[0].reshape({2}) * 7};
+    }
+  };
+  using testing::message;
+  constexpr auto in_function = "A view was created inside a custom Function and ";
+  for (const auto apply : {&Through::apply<const Tensor&>, &Seen::apply<const Tensor&>}) {
+    const Tensor x = leaf({1, 2}), z = x * 1, y = apply(z);
+    CHECK(y._base().is_same(z));
+    CHECK(message([&] { y.mul_(2); }).find(in_function) != std::string::npos);
+    const Tensor before = y.sum();
+    z.mul_(2);
+    CHECK(message([&] { y.sum(); }).starts_with(std::string(in_function) + "its base"));
+    CHECK(y.detach().sum().item() == 6);
+    before.backward();
+    CHECK(x.grad().to_vector() == Values{7, 7});
+    {
+      const NoGradGuard no_grad;
+      x.mul_(2);
+    }
+    CHECK_FALSE(apply(x.detach()).requires_grad());
+  }
+}
+
+TEST_CASE("a view of what forward changes may be an output beside it") {
+  struct Beside : Function<Beside> {
+    static variable_list forward(AutogradContext* ctx, Tensor x) {
+      x.mul_(2);
+      ctx->mark_dirty({x});
+      return {x.view({2, 1}), x};
+    }
+    static variable_list backward(AutogradContext*, variable_list g) {
+      return {2 * (g[0].reshape({2}) + g[1])};
+    }
+  };
+  const Tensor x = leaf({1, 2});
+  const variable_list y = Beside::apply(x * 1);
+  (y[0].sum() + y[1].sum()).backward();
+  CHECK(x.grad().to_vector() == Values{4, 4});
+}
+
+TEST_CASE("an output that forward records itself is as good as another") {
+  struct Recorded : Function<Recorded> {
+    static Tensor forward(AutogradContext*, const Tensor& x) {
+      const AutoGradMode recording(true);
+      return x * 2;
+    }
+    static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+  };
+  const Tensor x = leaf({1, 2}), y = Recorded::apply(x);
+  CHECK_FALSE(y.is_view());
+  y.mul_(3);
+  y.sum().backward();
+  CHECK(x.grad().to_vector() == Values{6, 6});
 }
