@@ -102,7 +102,8 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   }
   for (const Tensor& t : to_save) {
     const int output = find(outputs, t);
-    const bool derived = output >= 0 && t.is_floating_point() && find(constant, t) < 0;
+    const bool made = output >= 0 && (find(inputs, t) < 0 || find(dirty, t) >= 0);
+    const bool derived = made && t.is_floating_point() && find(constant, t) < 0;
     context.saved_.push_back(!t.defined() ? Saved()
                              : derived    ? Saved(t.array(), static_cast<uint32_t>(output))
                                           : Saved(t));

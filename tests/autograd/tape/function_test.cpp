@@ -351,3 +351,20 @@ TEST_CASE("an output that forward records itself is as good as another") {
   y.sum().backward();
   CHECK(x.grad().to_vector() == Values{6, 6});
 }
+
+TEST_CASE("a saved input keeps its own history though forward returns it") {
+  struct Cube : Function<Cube> {
+    static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+      ctx->save_for_backward({x});
+      return x;
+    }
+    static variable_list backward(AutogradContext* ctx, variable_list g) {
+      const Tensor x = ctx->get_saved_variables()[0];
+      return {g[0] * x * x};
+    }
+  };
+  const Tensor x = leaf({3});
+  const Tensor g = autograd::grad({Cube::apply(x)}, {x}, {}, {}, true)[0];
+  CHECK(g.item() == 9);
+  CHECK(autograd::grad({g}, {x})[0].item() == 6);
+}
