@@ -77,15 +77,14 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
     const bool changed = find(dirty, y) >= 0;
     const bool input = find(inputs, y) >= 0;
     if (find(constant, y) >= 0) {
-      if (!changed && (input || y.requires_grad())) y = y.detach();
+      if (input || y.requires_grad()) y = y.detach();
       continue;
     }
     if (!changed) y = without_history(y, input);
     if (halftape::detail::tape_is_watched()) halftape::detail::show_made(*this, y.array());
     const Edge edge{self, static_cast<uint32_t>(i)};
     if (changed) {
-      HALFTAPE_CHECK(!(y.is_leaf() && y.requires_grad()), name(),
-                     ": a leaf Variable that requires grad is being used in an in-place operation");
+      check_writable(name(), y, true);
       Tensor value(y.array());
       value.impl()->set_history(edge);
       take_history(y, value);

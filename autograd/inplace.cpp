@@ -40,27 +40,6 @@ void check_changeable(const char* op, const Tensor& x) {
                  x.sizes(), " first");
 }
 
-/// Throws if x must not be written. `history`: whether the new value has one.
-void check_writable(const char* op, const Tensor& x, bool history) {
-  check_changeable(op, x);
-  HALFTAPE_CHECK(!overlaps_itself(x.sizes(), x.strides()), op, ": of the tensor ", x.sizes(),
-                 " with strides ", x.strides(),
-                 " several elements are one place in memory, as expanded and unfolded ",
-                 "ones are; clone() it first");
-  if (!GradMode::is_enabled()) return;
-  const Tensor base(x.impl()->base);
-  HALFTAPE_CHECK(!x.impl()->is_view || x.impl()->follows() ||
-                     !(history || x.requires_grad() || base.requires_grad()),
-                 op, ": ", x.impl()->creation(), " and is being modified inplace: the change of ",
-                 x.sizes(), " would not reach its base's history; make the view while recording");
-  const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
-  HALFTAPE_CHECK(
-      !leaf(x) && !leaf(base), op,
-      ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
-      "a view of it; use NoGradGuard to update a parameter");
-  if (base.defined() && (history || base.requires_grad())) check_window(op, base, x);
-}
-
 /// In-place methods are const, as LibTorch's: what changes is what the handle points to.
 Tensor& same_handle(const Tensor& x) { return const_cast<Tensor&>(x); }  // NOLINT
 
@@ -118,6 +97,26 @@ Tensor& randomize(const char* op, const Tensor& x, const auto& next) {
 }
 
 }  // namespace
+
+void check_writable(const char* op, const Tensor& x, bool history) {
+  check_changeable(op, x);
+  HALFTAPE_CHECK(!overlaps_itself(x.sizes(), x.strides()), op, ": of the tensor ", x.sizes(),
+                 " with strides ", x.strides(),
+                 " several elements are one place in memory, as expanded and unfolded ",
+                 "ones are; clone() it first");
+  if (!GradMode::is_enabled()) return;
+  const Tensor base(x.impl()->base);
+  HALFTAPE_CHECK(!x.impl()->is_view || x.impl()->follows() ||
+                     !(history || x.requires_grad() || base.requires_grad()),
+                 op, ": ", x.impl()->creation(), " and is being modified inplace: the change of ",
+                 x.sizes(), " would not reach its base's history; make the view while recording");
+  const auto leaf = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  HALFTAPE_CHECK(
+      !leaf(x) && !leaf(base), op,
+      ": a leaf Variable that requires grad is being used in an in-place operation, itself or ",
+      "a view of it; use NoGradGuard to update a parameter");
+  if (base.defined() && (history || base.requires_grad())) check_window(op, base, x);
+}
 
 void take_history(const Tensor& x, const Tensor& value) {
   if (!GradMode::is_enabled()) return;

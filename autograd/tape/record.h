@@ -58,6 +58,9 @@ Tensor record(const char* name, Array value, const Inputs& inputs, Rule&& rule,
   return out;
 }
 
+/// Throws if x must not be written. `history`: whether the new value has one.
+void check_writable(const char* op, const Tensor& x, bool history);
+
 /// After `value` was written to x in place: gives x the history of `value`. If x is a view, its
 /// base gets that history for the part that x shows.
 void take_history(const Tensor& x, const Tensor& value);

@@ -368,3 +368,27 @@ TEST_CASE("a saved input keeps its own history though forward returns it") {
   CHECK(g.item() == 9);
   CHECK(autograd::grad({g}, {x})[0].item() == 6);
 }
+
+TEST_CASE("forward may change no view of a parameter, and a constant of what it changes is apart") {
+  struct Constant : Function<Constant> {
+    static Tensor forward(AutogradContext* ctx, Tensor x) {
+      x.mul_(2);
+      ctx->mark_dirty({x});
+      ctx->mark_non_differentiable({x});
+      return x;
+    }
+    static variable_list backward(AutogradContext*, variable_list g) { return {g[0] * 2}; }
+  };
+  const Tensor w = leaf({1, 2, 3});
+  CHECK_THROWS_WITH_AS(Doubled::apply(w.slice(0, 0, 2)),
+                       doctest::Contains("a leaf Variable that requires grad is being used in an "
+                                         "in-place operation, itself or a view of it"),
+                       Error);
+  CHECK(w.is_leaf());
+  const Tensor x = leaf({1, 2}), z = x * 1, y = Constant::apply(z);
+  CHECK_FALSE(y.is_same(z));
+  CHECK_FALSE(y.requires_grad());
+  CHECK(z.requires_grad());
+  CHECK(y.to_vector() == Values{2, 4});
+  CHECK(z.equal(y));
+}
