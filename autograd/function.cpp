@@ -9,10 +9,10 @@
 namespace halftape::autograd {
 namespace {
 
-/// Index of a tensor in a list, or −1.
+/// Index of a tensor in a list, or −1, as for an undefined one.
 int find(const variable_list& list, const Tensor& t) {
-  const auto at =
-      std::find_if(list.begin(), list.end(), [&](const Tensor& o) { return o.is_same(t); });
+  const auto at = std::find_if(list.begin(), list.end(),
+                               [&](const Tensor& o) { return o.defined() && o.is_same(t); });
   return at == list.end() ? -1 : static_cast<int>(at - list.begin());
 }
 
@@ -72,6 +72,7 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
   variable_list results = outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Tensor& y = results[i];
+    given_.push_back(y.defined());
     layouts.push_back(y.defined() ? Output{y.sizes(), y.dtype(), y.device()} : Output{});
     if (!y.defined() || !y.is_floating_point()) continue;
     const bool changed = find(dirty, y) >= 0;
@@ -114,10 +115,11 @@ variable_list FunctionNode::finish(variable_list outputs, const variable_list& i
 
 Grads FunctionNode::vjp(Grads g) {
   g.resize(1 + others.size());
-  if (context.materialize_)
-    for (size_t i = 0; i < g.size(); ++i)
-      if (const Output& o = output(static_cast<uint32_t>(i)); !g[i].defined())
-        g[i] = zeros(o.shape, TensorOptions(o.dtype).device(o.device));
+  for (size_t i = 0; i < g.size(); ++i) {
+    const Output& o = output(static_cast<uint32_t>(i));
+    if (!g[i].defined() && context.materialize_ && given_[i])
+      g[i] = zeros(o.shape, TensorOptions(o.dtype).device(o.device));
+  }
   const auto& carried = context.policy_of_backward;
   const std::shared_ptr<DtypePolicy> policy = carried ? carried->snapshot() : nullptr;
   const PolicyScope region(policy.get());

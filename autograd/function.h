@@ -76,7 +76,8 @@ class AutogradContext {
   void mark_dirty(const variable_list& inputs) { dirty_ = inputs; }
   /// Outputs without a gradient.
   void mark_non_differentiable(const variable_list& outputs) { non_differentiable_ = outputs; }
-  /// With false, gradients of unused outputs arrive undefined instead of zero.
+  /// With false, gradients of unused outputs arrive undefined instead of zero. Those of undefined
+  /// outputs always do.
   void set_materialize_grads(bool on) { materialize_ = on; }
   /// In backward(): true if this one of the tensors among forward()'s arguments wants a gradient.
   /// As in LibTorch only tensors are counted, those of lists one by one; in Python all arguments
@@ -114,6 +115,7 @@ class FunctionNode : public Node {
   friend class AutogradContext;
   void release() override { context.saved_.clear(); }
   Backward backward_;
+  std::vector<bool> given_;  // which outputs of forward() are defined
 };
 
 /// struct Twice : Function<Twice> {

@@ -392,3 +392,23 @@ TEST_CASE("forward may change no view of a parameter, and a constant of what it 
   CHECK(y.to_vector() == Values{2, 4});
   CHECK(z.equal(y));
 }
+
+TEST_CASE("an output that is undefined has an undefined gradient, and may be an input, too") {
+  struct Optional : Function<Optional> {
+    static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& bias) {
+      ctx->save_for_backward({x, bias});
+      return {x * 2, Tensor()};
+    }
+    static variable_list backward(AutogradContext* ctx, variable_list g) {
+      CHECK(ctx->get_saved_variables()[0].defined());
+      CHECK_FALSE(ctx->get_saved_variables()[1].defined());
+      CHECK_FALSE(g[1].defined());
+      return {g[0] * 2, Tensor()};
+    }
+  };
+  const Tensor x = leaf({1, 2});
+  const variable_list y = Optional::apply(x, Tensor());
+  CHECK_FALSE(y[1].defined());
+  y[0].sum().backward();
+  CHECK(x.grad().to_vector() == Values{2, 2});
+}
