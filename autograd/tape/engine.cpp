@@ -144,7 +144,7 @@ class WantedGrads {
     for (size_t i = 0; i < grads_.size(); ++i) {
       const Edge& e = (*edges_)[i];
       if (e.node.get() != &n || e.output >= g.size() || !g[e.output].defined()) continue;
-      grads_[i] = g[e.output].to(n.output(e.output).dtype);
+      grads_[i] = writable(g[e.output].to(n.output(e.output).dtype));
       marks_[i] = Ref(GradTag::current());
     }
   }

@@ -52,5 +52,9 @@ class Ones {
 
 Tensor implicit_one(Device device, Dtype dtype) { return Ones::all().of(device, dtype); }
 bool is_implicit_one(const Tensor& g) { return Ones::all().is(g); }
+Tensor writable(const Tensor& g) {
+  // Expanded to more elements it cannot be written to in place.
+  return g.numel() == 1 && is_implicit_one(g) ? g.clone() : g;
+}
 
 }  // namespace halftape::autograd

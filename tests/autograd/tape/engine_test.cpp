@@ -163,6 +163,25 @@ TEST_CASE("autograd::grad() returns gradients and leaves every grad() alone") {
   CHECK_FALSE(w.grad().defined());
 }
 
+TEST_CASE("gradients that grad() returns share no bytes with those of other calls") {
+  for (const Shape& shape : {Shape{}, Shape{1}}) {
+    const auto scalar = [&] { return full(shape, 1.0, kFloat64).requires_grad_(); };
+    const Tensor a = scalar(), b = scalar(), c = full(shape, 1.0, kFloat64);
+    const Tensor first = autograd::grad({a + c}, {a})[0], second = autograd::grad({b + c}, {b})[0];
+    first.mul_(10);
+    second.mul_(10);
+    CHECK(first.item() == 10);
+    CHECK(second.item() == 10);
+    a.mutable_grad() = autograd::grad({a + b}, {a})[0];
+    (a + b).backward();
+    CHECK(a.grad().item() == 2);
+    CHECK(b.grad().item() == 1);
+    const Tensor penalty = autograd::grad({a + c}, {a}, {}, {}, true)[0];
+    penalty.mul_(10);
+    CHECK(autograd::grad({b + c}, {b})[0].item() == 1);
+  }
+}
+
 TEST_CASE("grad() with respect to an intermediate neither runs nor releases the nodes below it") {
   const Tensor x = leaf({3});
   const Tensor h = exp(x), y = h * h;

@@ -412,3 +412,14 @@ TEST_CASE("an output that is undefined has an undefined gradient, and may be an 
   y[0].sum().backward();
   CHECK(x.grad().to_vector() == Values{2, 2});
 }
+
+TEST_CASE("a rule may write to its gradient, though backward() was given none") {
+  struct Twice : Function<Twice> {
+    static Tensor forward(AutogradContext*, const Tensor& x) { return x * 2; }
+    static variable_list backward(AutogradContext*, variable_list g) { return {g[0].mul_(2)}; }
+  };
+  const Tensor a = leaf({1}), b = leaf({1}), sum = b + full({1}, 1.0, kFloat64);
+  autograd::backward({Twice::apply(a), sum});
+  CHECK(a.grad().item() == 2);
+  CHECK(b.grad().item() == 1);
+}
