@@ -47,7 +47,7 @@ HALFTAPE_METHOD(Tensor, unsqueeze, (int64_t d), d)
 HALFTAPE_METHOD(Tensor, transpose, (int64_t a, int64_t b), a, b)
 Tensor Tensor::t() const {
   HALFTAPE_CHECK(dim() <= 2, "t: expected at most 2 dimensions, got ", sizes());
-  return dim() == 2 ? ht::transpose(*this, 0, 1) : *this;
+  return dim() == 2 ? ht::transpose(*this, 0, 1) : ht::reshape(*this, sizes());
 }
 HALFTAPE_METHOD(Tensor, permute, (const Dims& order), order)
 HALFTAPE_METHOD(Tensor, movedim, (int64_t source, int64_t destination), source, destination)

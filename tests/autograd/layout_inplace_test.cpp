@@ -164,16 +164,16 @@ TEST_CASE("random_ draws integers of a range, by default all that the dtype has"
   CHECK(has(message([] { empty({1}).random_(3, 3); }), "empty"));
 }
 
-TEST_CASE(
-    "a reshape or squeeze that changes nothing gives a tensor of its own, of the same bytes") {
+TEST_CASE("a change of shape that changes nothing gives a tensor of its own, of the same bytes") {
   const auto given = [](int how, const Tensor& x) {
     return how == 0   ? x.reshape({2, 3})
            : how == 1 ? x.reshape({2, -1})
            : how == 2 ? x.squeeze()
            : how == 3 ? x.squeeze(0)
-                      : x.squeeze(Dims{0, 1});
+           : how == 4 ? x.squeeze(Dims{0, 1})
+                      : x.movedim(Dims{}, Dims{});
   };
-  for (int how = 0; how < 5; ++how) {
+  for (int how = 0; how < 6; ++how) {
     CAPTURE(how);
     const Tensor x = rising({2, 3});
     const Tensor y = given(how, x);
@@ -196,8 +196,13 @@ TEST_CASE(
     given(how, leaf).mul_(2);
     CHECK(leaf.equal(rising({2, 3}) * 2));
   }
-  const Tensor x = rising({2, 3});
+  const Tensor x = rising({2, 3}), row = rising({3}), number = rising({});
   CHECK(x.flatten(1).is_same(x));  // as in torch
+  row.t().unsqueeze_(0);
+  number.t().unsqueeze_(0);
+  number.movedim(0, 0).unsqueeze_(0);
+  CHECK(row.sizes() == Shape{3});
+  CHECK(number.sizes() == Shape{});
 }
 
 TEST_CASE("what was overwritten in place has the gradient 0, and its leaf one of zeros") {

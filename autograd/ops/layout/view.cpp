@@ -315,7 +315,7 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   HALFTAPE_CHECK(source.size() == destination.size(), "movedim: from ", source, " to ", destination,
                  ": as many of the one as of the other are needed");
   wrap_dims("movedim", source, rank), wrap_dims("movedim", destination, rank);  // no repetitions
-  if (rank == 0 || source.empty()) return x;
+  if (rank == 0 || source.empty()) return same_view("movedim", x);
   Dims order = Dims::filled(rank, -1), rest;
   for (int i = 0; i < source.size(); ++i)
     order[wrap_dim("movedim", destination[i], rank)] = wrap_dim("movedim", source[i], rank);
