@@ -371,7 +371,7 @@ MemoryFormat TensorBase::suggest_memory_format() const {
 
 Tensor Tensor::detach() const {
   Tensor t(array());
-  t.impl_->inference |= impl_->inference;
+  t.impl_->inference = impl_->inference;  // as a view's: the bytes are the same
   return t;
 }
 

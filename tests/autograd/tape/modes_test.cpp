@@ -294,11 +294,12 @@ TEST_CASE("a mode that memory is missing for changes nothing" *
 
 TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as LibTorch has it") {
   const Tensor x = leaf({1, 2}), a = x * 1, plain = tensor({1, 2});
-  Tensor view, plain_view, trained;
+  Tensor view, plain_view, detached, trained;
   {
     const InferenceMode mode;
     view = a.view({2, 1});
     plain_view = plain.view({2, 1});
+    detached = plain.detach();
     trained = ones({2}).requires_grad_();
   }
   CHECK_FALSE(view.is_inference());
@@ -306,6 +307,9 @@ TEST_CASE("a view of an ordinary tensor stays ordinary in inference mode, as Lib
   CHECK_THROWS_WITH_AS(view.mul_(2), doctest::Contains("is being modified inplace"), Error);
   plain_view.mul_(2);
   CHECK(plain.to_vector() == std::vector<double>{2, 4});
+  CHECK_FALSE(detached.is_inference());
+  detached.add_(1);
+  CHECK(plain.to_vector() == std::vector<double>{3, 5});
   // Made in the mode, it may ask for a gradient there, and where its value is not needed gets one.
   CHECK(trained.is_inference());
   (trained + x).sum().backward();
