@@ -68,6 +68,7 @@ Tensor with_gradient(const Tensor& y, const Tensor& padding, const Tensor& count
 /// Rows by a list of int64 numbers: (n, C). `padding` is a row of weight.
 Tensor rows_of(const char* op, const Tensor& weight, const Tensor& index,
                std::optional<int64_t> padding, bool by_frequency) {
+  if (weight.size(1) == 0) detail::check_rows(op, index, weight.size(0));
   Tensor y = detail::gather(weight, 0, over_features(index, weight.size(1)), {op});
   if (!padding && !by_frequency) return y;
   const TensorOptions options(compute_dtype(weight.dtype()));

@@ -272,6 +272,11 @@ Tensor detail::flat_index(const TensorList& indices, const Shape& sizes, IndexUs
   return Tensor(y);
 }
 
+void detail::check_rows(const char* op, const Tensor& index, int64_t rows) {
+  const Tensor column = expand(zeros({1}, TensorOptions(index.device())), {rows});
+  detail::gather(column, 0, index.to(kInt64), {op});
+}
+
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_defined("gather", x, index);
   return detail::gather(x, dim, index, {"gather"});
@@ -326,9 +331,9 @@ Tensor index_select(const Tensor& in, int64_t dim, const Tensor& index) {
   HALFTAPE_CHECK(in.dim() > 0 || index.numel() == 1, "index_select: index ", index.sizes(),
                  " into a 0-dim tensor; expected one number");
   const int d = dim_of("index_select", in, dim);
-  const Tensor x = lifted(in);
-  return lowered(detail::gather(x, d, over_slices("index_select", index, x, d), {"index_select"}),
-                 in);
+  const Tensor x = lifted(in), at = over_slices("index_select", index, x, d);
+  if (at.numel() == 0) detail::check_rows("index_select", index, x.size(d));
+  return lowered(detail::gather(x, d, at, {"index_select"}), in);
 }
 
 Tensor index_add(const Tensor& in, int64_t dim, const Tensor& index, const Tensor& source_in,

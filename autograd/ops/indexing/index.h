@@ -60,6 +60,8 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 /// Indices of equal shapes into dimensions of these sizes, as one flattened index into the joined
 /// dimensions. Negative indices count from the end.
 Tensor flat_index(const TensorList& indices, const Shape& sizes, IndexUse use);
+/// Throws if the list names a row that is none. For rows of no elements: nothing is read by those.
+void check_rows(const char* op, const Tensor& index, int64_t rows);
 }  // namespace detail
 
 }  // namespace halftape

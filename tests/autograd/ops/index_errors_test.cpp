@@ -180,3 +180,21 @@ TEST_CASE("index_add, index_copy, masks and windows name what is wrong") {
   CHECK_THROWS_AS(take_along_dim(x, ints({0}), 0), Error);
   CHECK(message([&] { x.index({ints({0, 1, 2})}); }) != "");
 }
+
+TEST_CASE("an index out of range is an error where the rows have no elements, too") {
+  const Tensor x = zeros({3, 0});
+  CHECK(message([&] {
+          index_select(x, 0, ints({2, 5}));
+        }) == "index_select: index 5 at position 1 is out of range [0, 3)");
+  CHECK(message([&] { index_select(x, 0, ints({-7}).to(kInt32)); }) ==
+        "index_select: index -7 at position 0 is out of range [0, 3)");
+  CHECK(message([&] {
+          index_select(zeros({0, 2, 0}), 0, ints({0}));
+        }) == "index_select: index 0 at position 0 is out of range [0, 0)");
+  CHECK(message([&] { embedding(x, ints({5})); }) ==
+        "embedding: index 5 at position 0 is out of range [0, 3)");
+  CHECK(index_select(x, 0, ints({2, 0})).sizes() == Shape{2, 0});
+  CHECK(index_select(x, 1, ints({}).to(kInt64)).sizes() == Shape{3, 0});
+  CHECK(index_select(zeros({0, 2}), 0, ints({}).to(kInt64)).sizes() == Shape{0, 2});
+  CHECK(embedding(x, ints({2, 0})).sizes() == Shape{2, 0});
+}
