@@ -62,6 +62,11 @@ void OptimizerOptions::validate() const {
                          " is not in ", bad.range);
 }
 
+void OptimizerOptions::inherit(const OptimizerOptions& defaults) {
+  if (const auto fresh = unset())
+    StateFields(list()).inherit(StateFields(fresh->list()), StateFields(defaults.list()));
+}
+
 std::map<std::string, double> OptimizerOptions::to_map() const {
   const StateFields options(list());
   if (options.all().empty()) missing("to_map");
@@ -113,8 +118,9 @@ Optimizer::~Optimizer() = default;
 void Optimizer::add_param_group(const OptimizerParamGroup& group) {
   OptimizerParamGroup added(group);
   if (!added.has_options()) added.set_options(defaults_->clone());
-  added.options().validate();
   check_options(added.options());
+  added.options().inherit(*defaults_);
+  added.options().validate();
   check_added(added.params());
   groups_.push_back(std::move(added));
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -34,6 +35,10 @@ class OptimizerOptions {
   virtual bool assign(const OptimizerOptions&) { return false; }
   virtual double get_lr() const;
   virtual void set_lr(double lr);
+  /// What the class's constructor makes without arguments; null if it cannot.
+  virtual std::unique_ptr<OptimizerOptions> unset() const { return nullptr; }
+  /// Takes from `defaults` the values that are as unset() has them.
+  void inherit(const OptimizerOptions& defaults);
   /// Throws when a value is out of its range, naming both.
   virtual void validate() const;
   /// The values that a resumed run depends on, by name.
@@ -58,6 +63,11 @@ inline bool operator==(const OptimizerOptions& a, const OptimizerOptions& b) {
 template <class Derived>
 class OptimizerCloneableOptions : public OptimizerOptions {
  public:
+  std::unique_ptr<OptimizerOptions> unset() const override {
+    if constexpr (std::is_default_constructible_v<Derived>)
+      if (typeid(*this) == typeid(Derived)) return std::make_unique<Derived>();
+    return nullptr;  // a class below Derived may begin with other values
+  }
   std::unique_ptr<OptimizerOptions> clone() const override {
     return std::unique_ptr<OptimizerOptions>(new Derived(static_cast<const Derived&>(*this)));
   }
@@ -189,8 +199,15 @@ class Optimizer {
 
   std::vector<OptimizerParamGroup>& param_groups() { return groups_; }
   const std::vector<OptimizerParamGroup>& param_groups() const { return groups_; }
-  /// Adds a group; one without options gets the defaults. Throws for options of another class, and
-  /// for a parameter that is no leaf, or that another group has.
+  /// Adds a group; one without options gets the defaults. Of its options, those that are as the
+  /// constructor of their class makes them are taken from the defaults, as in LibTorch: after
+  /// SGD(…, SGDOptions(0.1).momentum(0.9)), the group of SGDOptions(0.5) has momentum 0.9, and that
+  /// of SGDOptions(0.5).momentum(0) has, too. To give a group the constructor's own value, set it
+  /// in the options of param_groups(). A class of one's own inherits if it derives from
+  /// OptimizerCloneableOptions, can be made without arguments and names its fields().
+  ///
+  /// Throws for options of another class, and for a parameter that is no leaf, or that another
+  /// group has.
   virtual void add_param_group(const OptimizerParamGroup& group);
   /// All parameters, group by group.
   std::vector<Tensor> parameters() const;

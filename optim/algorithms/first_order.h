@@ -137,6 +137,9 @@ struct AdamWOptions : AdamOptions {
     *this = static_cast<const AdamWOptions&>(other);
     return true;
   }
+  std::unique_ptr<OptimizerOptions> unset() const override {
+    return std::make_unique<AdamWOptions>();
+  }
 };
 
 /// Kingma & Ba 2014, arXiv:1412.6980; amsgrad: Reddi et al. 2018.

@@ -1,6 +1,7 @@
 #include "halftape/optim/state/state_fields.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "halftape/optim/state/mismatches.h"
@@ -40,6 +41,20 @@ StateFields::Numbers StateFields::save() const {
   Numbers saved;
   for (const Field& field : fields_) saved[field.name] = field.value;
   return saved;
+}
+
+void StateFields::inherit(const StateFields& unset, const StateFields& defaults) const {
+  const auto option = [](const std::string& name) {
+    return name.substr(0, name.find_last_not_of("0123456789") + 1);
+  };
+  std::set<std::string> given;
+  for (const Field& field : fields_)
+    if (const Field* const fresh = unset.find(field.name); !fresh || fresh->value != field.value)
+      given.insert(option(field.name));
+  for (const Field& field : fields_)
+    if (const Field* const base = defaults.find(field.name);
+        base && !given.count(option(base->name)))
+      field.set(base->value);
 }
 
 void StateFields::load(const Numbers& saved, Unknown names,

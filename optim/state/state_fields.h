@@ -88,6 +88,9 @@ class StateFields {
   const Field* find(const std::string& name) const;  // null for none
   /// All numbers by name.
   Numbers save() const;
+  /// Takes from `defaults` each option that equals that of `unset`, a fresh object of this class.
+  /// The numbers of a pair or list, whose names differ in the last digits, are one option.
+  void inherit(const StateFields& unset, const StateFields& defaults) const;
   enum class Unknown : uint8_t { Refuse, Ignore };
   /// Throws, changing nothing, unless `saved` has every name and each number in its range, and when
   /// `check`, called with all of them set, throws. The error lists all that is wrong with names and
