@@ -211,10 +211,7 @@ void InputArchive::load_from(const Reader& reader, const std::function<size_t()>
 bool InputArchive::try_read(const std::string& key, Tensor& tensor, bool) const {
   const Tensor* const found = tensors_.find(key);
   if (!found) return false;
-  if (tensor.defined())
-    tensor.set_data(found->to(tensor.device()).clone());
-  else
-    tensor = found->clone();
+  detail::take(tensor, found->clone());
   return true;
 }
 
@@ -294,7 +291,7 @@ void read(InputArchive& archive, Tensor& tensor) {
   const Tensor* const found = all.find(detail::kOneTensor);
   HALFTAPE_CHECK(found && all.size() == 1, "load: expected one tensor, as save(tensor, …) writes ",
                  "it, found ", all.size(), " under names; read them with an InputArchive");
-  tensor = found->clone();
+  detail::take(tensor, found->clone());
 }
 
 void read(InputArchive& archive, std::vector<Tensor>& tensors) {

@@ -102,7 +102,8 @@ class InputArchive {
   safetensors::Metadata values_;
 };
 
-/// What save() and load() below put into an archive, and take from it.
+/// What save() and load() below put into an archive, and take from it. A tensor that is defined
+/// gets its value as by InputArchive::read().
 void write(OutputArchive& archive, const Tensor& tensor);
 void write(OutputArchive& archive, const std::vector<Tensor>& tensors);
 void write(OutputArchive& archive, const nn::Module& module);

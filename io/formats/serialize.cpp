@@ -184,12 +184,19 @@ IncompatibleKeys load(nn::Module& module, const safetensors::Tensors& values, St
   return load_values(module, values, strict, "load: what is given");
 }
 
+void detail::take(Tensor& tensor, const Tensor& value) {
+  if (tensor.defined())
+    tensor.set_data(value.to(tensor.device()));
+  else
+    tensor = value;
+}
+
 void load(Tensor& tensor, const std::filesystem::path& path) {
   const safetensors::Tensors values = load_tensors(path);
   const Tensor* found = values.find(detail::kOneTensor);
   HALFTAPE_CHECK(found && values.size() == 1, "load: ", path.string(), " holds ", values.size(),
                  " named tensors, not the one of save(tensor, path); read it with load_tensors");
-  tensor = *found;
+  detail::take(tensor, *found);
 }
 
 }  // namespace halftape

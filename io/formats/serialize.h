@@ -20,6 +20,8 @@ void save(const Tensor& tensor, const std::filesystem::path& path);
 namespace detail {
 /// The name that save(tensor, …) gives the tensor.
 inline constexpr const char* kOneTensor = "tensor";
+/// Gives a tensor that is defined the value, on its own device; makes an undefined one `value`.
+void take(Tensor& tensor, const Tensor& value);
 }  // namespace detail
 
 enum class Strict : bool { No, Yes };
@@ -44,7 +46,9 @@ IncompatibleKeys load(nn::Module& module, const safetensors::Tensors& values,
                       Strict strict = Strict::Yes);
 /// All tensors of a safetensors, .pt or .npz file; its first bytes say which of them it is.
 safetensors::Tensors load_tensors(const std::filesystem::path& path, Device device = kCPU);
-/// What save() of one tensor wrote; the tensor is made anew.
+/// What save() of one tensor wrote. A tensor that is defined stays the same tensor, on its device,
+/// and requires grad as before; it gets the saved shape, dtype and bytes of its own, by set_data().
+/// Throws for one that is no leaf, and for integers where it requires grad.
 void load(Tensor& tensor, const std::filesystem::path& path);
 
 /// The same for what holds a module: nn::Linear, std::shared_ptr<nn::Module>.

@@ -178,6 +178,37 @@ TEST_CASE("one tensor is saved and loaded without a name") {
   CHECK(testing::same_bits(loaded, saved));
 }
 
+TEST_CASE("a tensor that is there stays the same tensor and requires grad as before") {
+  TempFolder folder;
+  const Tensor saved = tensor({{7., 8., 9.}, {1., 2., 3.}});
+  save(saved, folder / "x");
+  const auto held = [&](Tensor t, auto into) {
+    const Tensor same = t;
+    const bool trained = t.requires_grad();
+    into(t);
+    CHECK(t.is_same(same));
+    CHECK(t.requires_grad() == trained);
+    CHECK(testing::same_bits(t.detach(), saved));
+  };
+  const auto from_path = [&](Tensor& t) { load(t, folder / "x"); };
+  const auto from_stream = [&](Tensor& t) {
+    std::ifstream file(folder / "x", std::ios::binary);
+    load(t, file);
+  };
+  const nn::Linear fc(3, 2);
+  for (const Tensor& t : {fc->weight, zeros({2, 3}), zeros({5}), zeros({2, 3}, kFloat64)}) {
+    held(t, from_path);
+    held(t, from_stream);
+  }
+  CHECK(testing::same_bits(fc->parameters()[0].detach(), saved));
+  Tensor view = zeros({4, 3}), part = view.slice(0, 0, 2), made = fc->weight * 2;
+  load(part, folder / "x");
+  CHECK(view.equal(zeros({4, 3})));
+  CHECK(has(message([&] { load(made, folder / "x"); }), "only of leaves"));
+  save(ones({2}, kInt64), folder / "whole");
+  CHECK(has(message([&] { load(fc->weight, folder / "whole"); }), "tensor that requires grad"));
+}
+
 TEST_CASE("values that are the module's own are loaded as they were") {
   const nn::Sequential net(nn::Linear(2, 2), nn::Linear(2, 2));
   const safetensors::Tensors own = detail::named_tensors(*net);
