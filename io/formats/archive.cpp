@@ -302,7 +302,7 @@ void read(InputArchive& archive, std::vector<Tensor>& tensors) {
   HALFTAPE_CHECK(loaded.size() == all.size(), "load: expected a list of tensors, called \"0\", ",
                  "\"1\", …, found ", all.size(), " tensors, of which ", loaded.size(),
                  " have these names; read them with an InputArchive");
-  tensors = std::move(loaded);
+  tensors.insert(tensors.end(), loaded.begin(), loaded.end());
 }
 
 void read(InputArchive& archive, nn::Module& module) {

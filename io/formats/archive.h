@@ -103,7 +103,7 @@ class InputArchive {
 };
 
 /// What save() and load() below put into an archive, and take from it. A tensor that is defined
-/// gets its value as by InputArchive::read().
+/// gets its value as by InputArchive::read(); a list gets the saved tensors at its end.
 void write(OutputArchive& archive, const Tensor& tensor);
 void write(OutputArchive& archive, const std::vector<Tensor>& tensors);
 void write(OutputArchive& archive, const nn::Module& module);

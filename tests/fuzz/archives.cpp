@@ -80,6 +80,8 @@ void load_into(Value&& value, const std::string& bytes, const Use& use) {
     throw;
   }
   const std::string after = bytes_of(value);
+  if constexpr (requires { value.clear(); })
+    value.clear();  // a list gets the saved ones at its end
   load(value, after.data(), after.size());
   if (bytes_of(value) != after) throw Finding("a saved archive is loaded as another");
   use(value);
