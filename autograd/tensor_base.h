@@ -159,7 +159,7 @@ class TensorBase {
 
   // Values on the host
   /// The only element, converted. Waits for the device. Throws unless numel() == 1.
-  /// An integer or bool T throws when it cannot hold the value; fractions are cut off.
+  /// Throws when T cannot hold the value; fractions are cut off where T is an integer.
   template <class T>
   T item() const {
     if constexpr (std::is_same_v<T, bool>)
@@ -167,7 +167,7 @@ class TensorBase {
     else if constexpr (std::is_integral_v<T>)
       return narrowed<T>(is_floating_point() ? integer_item() : read_int64(array()));
     else
-      return T(read_double(array()));
+      return item().to<T>();
   }
   /// As a Scalar, which remembers whether it is an integer and converts to double implicitly.
   Scalar item() const;

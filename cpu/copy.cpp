@@ -238,7 +238,7 @@ void copy(const Array& to, const Array& from) {
 void fill(const Array& to, Scalar value) {
   uint64_t bits = 0;
   visit(to.dtype(), [&](auto t) {
-    const auto v = value.to<typename decltype(t)::type>();
+    const auto v = value.as_element<typename decltype(t)::type>();
     std::memcpy(&bits, &v, sizeof v);
   });
   with_word(to.dtype(), [&](auto t) {

@@ -16,7 +16,7 @@ Params<S> narrow(const Params<double>& p) {
 }
 template <class S>
 Params<S> narrow(const Params<Scalar>& p) {
-  return {p.a.to<S>(), p.b.to<S>()};
+  return {p.a.as_element<S>(), p.b.as_element<S>()};
 }
 
 // Over n lanes, whole chunks. The scalar reading, for integers; the chunk reading otherwise.

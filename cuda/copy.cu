@@ -314,7 +314,7 @@ void fill(const Array& to, Scalar value) {
   const Queue q = queue(to);
   const Layout<1> layout({&to});
   visit(to.dtype(), [&](auto t) {
-    const auto element = value.to<typename decltype(t)::type>();
+    const auto element = value.as_element<typename decltype(t)::type>();
     with_bytes(sizeof(element), [&](auto u) {
       using T = typename decltype(u)::type;
       if constexpr (sizeof(T) == sizeof(element))

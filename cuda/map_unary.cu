@@ -68,7 +68,8 @@ void map_formula(const std::array<const Array*, N>& arrays, const Elements& f) {
 void CudaBackend::unary(OpId op, const Array& y, const Array& x, const Params<Scalar>& p) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
-    map_formula<S, Value, AnyValue<S>, 2>({&y, &x}, {op, {p.a.to<S>(), p.b.to<S>()}});
+    map_formula<S, Value, AnyValue<S>, 2>({&y, &x},
+                                          {op, {p.a.as_element<S>(), p.b.as_element<S>()}});
   });
 }
 

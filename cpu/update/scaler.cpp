@@ -23,7 +23,7 @@ void set_numbers(const Array& a, const std::array<int64_t, N>& n) {
   visit(a.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
     T* x = static_cast<T*>(a.raw());
-    for (const int64_t each : n) *x = Scalar(each).to<T>(), x += a.strides()[0];
+    for (const int64_t each : n) *x = Scalar(each).as_element<T>(), x += a.strides()[0];
   });
   a.bump_version();
 }

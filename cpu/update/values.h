@@ -14,7 +14,7 @@ inline double value(const Array& one) {
 inline void set(const Array& one, Scalar value) {
   visit(one.dtype(), [&](auto t) {
     using T = typename decltype(t)::type;
-    *static_cast<T*>(one.raw()) = value.to<T>();
+    *static_cast<T*>(one.raw()) = value.as_element<T>();
   });
 }
 

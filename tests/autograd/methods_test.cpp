@@ -4,6 +4,8 @@
 
 #include <halftape/halftape.h>
 
+#include <cmath>
+
 #include "halftape/tests/support/close.h"
 #include "halftape/tests/support/counted.h"
 
@@ -91,4 +93,17 @@ TEST_CASE("new_empty_strided has the layout asked for and the dtype of the tenso
   CHECK(y.strides() == Strides{1, 2});
   CHECK(y.dtype() == kFloat16);
   CHECK(y.new_empty_strided({2}, {1}, kInt64).dtype() == kInt64);
+}
+
+TEST_CASE("item throws where its type cannot hold the number, and rounds what it can") {
+  const Tensor large = full({1}, 1e300, kFloat64), whole = tensor({(int64_t{1} << 54) + 1});
+  CHECK_THROWS_AS(large.item<float>(), Error);
+  CHECK_THROWS_AS(large.item<int64_t>(), Error);
+  CHECK_THROWS_AS(full({1}, 70000.).item<Half>(), Error);
+  CHECK(large.item<double>() == 1e300);
+  CHECK(full({1}, INFINITY).item<Half>().bits == 0x7c00);
+  CHECK(std::isnan(full({1}, NAN).item<float>()));
+  CHECK(full({1}, 0.1, kFloat64).item<float>() == 0.1f);
+  CHECK(whole.item<float>() == 0x1p54f);
+  CHECK(tensor({true}).item<float>() == 1);
 }

@@ -5,10 +5,12 @@
 #include <limits>
 
 #include "halftape/core/contract/backend.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/nonfinite.h"
 
 using namespace halftape;
 using testing::kInf, testing::kNaN;
+using testing::message;
 
 TEST_CASE("a scalar remembers whether it was a bool, an integer or a floating point number") {
   CHECK(Scalar(true).kind() == kBool);
@@ -42,9 +44,35 @@ TEST_CASE("floating point scalars turn into integers as elements do") {
 }
 
 TEST_CASE("a floating point scalar beyond a narrow integer saturates as an element does") {
-  CHECK(Scalar(300.0).to<uint8_t>() == convert<uint8_t>(300.0));
-  CHECK(Scalar(-1.0).to<uint8_t>() == convert<uint8_t>(-1.0));
-  CHECK(Scalar(1e10).to<int32_t>() == convert<int32_t>(1e10));
+  CHECK(Scalar(300.0).as_element<uint8_t>() == convert<uint8_t>(300.0));
+  CHECK(Scalar(-1.0).as_element<uint8_t>() == convert<uint8_t>(-1.0));
+  CHECK(Scalar(1e10).as_element<int32_t>() == convert<int32_t>(1e10));
+}
+
+TEST_CASE("a scalar that a type cannot hold is refused, as by LibTorch") {
+  const auto refused = [](auto f) {
+    return message(f).find("without overflow") != std::string::npos;
+  };
+  CHECK(refused([] { return Scalar(3e9).toInt(); }));
+  CHECK(refused([] { return Scalar(int64_t{1} << 40).toInt(); }));
+  CHECK(refused([] { return Scalar(-2147483649.).toInt(); }));
+  CHECK(refused([] { return Scalar(1e300).toFloat(); }));
+  CHECK(refused([] { return Scalar(kNaN).toLong(); }));
+  CHECK(refused([] { return Scalar(kInf).toInt(); }));
+  CHECK(refused([] { return Scalar(0x1p63).toLong(); }));
+  CHECK(refused([] { return Scalar(300).to<int8_t>(); }));
+  CHECK(refused([] { return Scalar(-1.0).to<uint8_t>(); }));
+  CHECK(refused([] { return Scalar(100000).to<Half>(); }));
+  CHECK(Scalar(-0x1p63).toLong() == std::numeric_limits<int64_t>::min());
+  CHECK(Scalar(2147483647.5).toInt() == 2147483647);
+  CHECK(Scalar(127.9).to<int8_t>() == 127);
+  CHECK(Scalar(255).to<uint8_t>() == 255);
+  CHECK(Scalar(kInf).toFloat() == kInf);
+  CHECK(std::isnan(Scalar(kNaN).toFloat()));
+  CHECK(Scalar((1 << 24) + 1).toFloat() == 0x1p24f);
+  CHECK(Scalar(65505.0).to<Half>() == Half(65504.0f));  // rounded
+  CHECK(Scalar(1e300).toDouble() == 1e300);
+  CHECK(Scalar(300).toBool());
 }
 
 TEST_CASE("a scalar is true unless it is zero") {
