@@ -42,10 +42,11 @@ Tensor dropped(Tensor (*function)(const Tensor&, double, bool), const Tensor& x,
   const Tensor y = function(x, o.p(), training);
   return o.inplace() && !y.is_same(x) ? x.copy_(y) : y;
 }
-/// feature_dropout() of x (N, C, D1 … Dn), or of one example (C, D1 … Dn), with n = dims.
+/// feature_dropout() of x (N, C, D1 … Dn), n = dims. Of any other number of dimensions, the first
+/// is that of the channels, as in LibTorch.
 template <int dims>
 Tensor channels_dropped(const Tensor& x, double p, bool training) {
-  if (!training || x.dim() != dims + 1) return halftape::feature_dropout(x, p, training);
+  if (!training || x.dim() == dims + 2) return halftape::feature_dropout(x, p, training);
   return halftape::feature_dropout(x.unsqueeze(0), p, training).squeeze(0);
 }
 }  // namespace detail
@@ -55,7 +56,9 @@ using halftape::dropout;
 inline Tensor dropout(const Tensor& x, const DropoutFuncOptions& o) {
   return detail::dropped(&halftape::dropout, x, o, o.training());
 }
-/// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W), or either without N.
+/// Drops whole channels: x is (N, C, H, W), for dropout3d (N, C, D, H, W), or either without N. In
+/// x of any other number of dimensions, as (N, C), drops what lies at one place of the first, as
+/// LibTorch does; Python's F.dropout2d takes the first two for N and C.
 inline Tensor dropout2d(const Tensor& x, const Dropout2dFuncOptions& o = {}) {
   return detail::dropped(&detail::channels_dropped<2>, x, o, o.training());
 }

@@ -154,6 +154,24 @@ TEST_CASE("Dropout2d and Dropout3d drop whole channels") {
   }
 }
 
+TEST_CASE("of other numbers of dimensions Dropout2d and Dropout3d drop places of the first") {
+  const auto by_first = [](const auto& layer, const Shape& shape) {
+    const Tensor x = ones(shape), y = layer(x);
+    CHECK(y.sizes() == shape);
+    const auto [dropped, whole] = features(y.unsqueeze(0), x.unsqueeze(0), 2);
+    CHECK(dropped > 10);
+    CHECK(dropped < 54);
+    CHECK(whole);
+  };
+  manual_seed(12);
+  const nn::Dropout2d two(0.5);
+  const nn::Dropout3d three(0.5);
+  for (const Shape& s : {Shape{64}, Shape{64, 9}, Shape{64, 3, 2}, Shape{64, 3, 2, 2, 2}})
+    by_first(two, s);
+  for (const Shape& s : {Shape{64}, Shape{64, 9}, Shape{64, 3, 2}, Shape{64, 3, 2, 2}})
+    by_first(three, s);
+}
+
 TEST_CASE("AlphaDropout keeps mean 0 and variance 1") {
   manual_seed(8);
   const Tensor x = randn({300, 400}, kFloat64);
