@@ -109,17 +109,19 @@ Tensor BatchNorm::forward(const Tensor& x) const {
       x.size(1) == options.num_features() || !(weight.defined() || running_mean.defined()), name_,
       ": input ", x.sizes(), " has ", x.size(1), " channels, num_features is ",
       options.num_features());
-  if (!is_training() && running_mean.defined())
+  const bool tracks = options.track_running_stats();
+  if (!is_training() && tracks && running_mean.defined())
     return scope.result(
         halftape::batch_norm(x, running_mean, running_var, weight, bias, false, 0, options.eps()));
-  const auto bytes = [&](const Tensor& t) {
-    return t.defined() && is_training() ? t.array() : Array();
-  };
+  const auto bytes = [](const Tensor& t) { return t.defined() ? t.array() : Array(); };
+  // Turned off, as in LibTorch: batches are neither counted nor averaged.
+  const Tensor batches = tracks && is_training() ? num_batches_tracked : Tensor();
+  const double momentum = options.momentum().value_or(tracks ? -1 : 0);
   return scope.result(halftape::detail::batch_norm(x,
                                                    {.mean = bytes(running_mean),
                                                     .var = bytes(running_var),
-                                                    .batches = bytes(num_batches_tracked),
-                                                    .momentum = options.momentum().value_or(-1),
+                                                    .batches = bytes(batches),
+                                                    .momentum = momentum,
                                                     .skip_nonfinite = options.skip_nonfinite()},
                                                    weight, bias, options.eps()));
 }
@@ -136,9 +138,9 @@ Tensor InstanceNorm::forward(const Tensor& x) const {
       ": input ", x.sizes(), " has ", channels, " channels, num_features is ",
       options.num_features());
   if (x.dim() == spatial + 1) return scope.result(squeeze(forward(unsqueeze(x, 0)), 0));
-  return scope.result(instance_norm(x, running_mean, running_var, weight, bias,
-                                    is_training() || !running_mean.defined(), options.momentum(),
-                                    options.eps(), options.skip_nonfinite()));
+  const bool by_batch = is_training() || !options.track_running_stats() || !running_mean.defined();
+  return scope.result(instance_norm(x, running_mean, running_var, weight, bias, by_batch,
+                                    options.momentum(), options.eps(), options.skip_nonfinite()));
 }
 
 }  // namespace detail

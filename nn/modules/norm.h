@@ -39,6 +39,7 @@ struct BatchNormOptions {
   /// Weight of the newest batch in the running statistics; none: the average over all batches.
   HALFTAPE_ARG(std::optional<double>, momentum) = 0.1;
   HALFTAPE_ARG(bool, affine) = true;
+  /// Turned off later, as in LibTorch, the layer takes the batch's statistics in evaluation, too.
   HALFTAPE_ARG(bool, track_running_stats) = true;
   /// A batch with a non-finite value neither changes the running statistics nor counts.
   HALFTAPE_ARG(bool, skip_nonfinite) = true;

@@ -64,6 +64,30 @@ TEST_CASE("without running statistics BatchNorm takes those of the batch in eval
   CHECK(same_bits(layer(x), y));
 }
 
+TEST_CASE("a norm whose option no longer tracks statistics takes those of the batch") {
+  const Tensor x = tensor({{1., 2.}, {3., 4.}}), by_batch = tensor({{-1., -1.}, {1., 1.}});
+  nn::BatchNorm1d batch(2);
+  batch->options.track_running_stats(false);
+  CHECK(batch(x).allclose(by_batch, 0, 1e-4));
+  batch->eval();
+  CHECK(batch(x).allclose(by_batch, 0, 1e-4));
+  // LibTorch's numbers: what is kept follows in evaluation, too, and no batch is counted.
+  CHECK(batch->running_mean.allclose(tensor({0.38, 0.57})));
+  CHECK(batch->num_batches_tracked.item<int64_t>() == 0);
+  nn::BatchNorm1d mean(nn::BatchNorm1dOptions(2).momentum(std::nullopt));
+  mean->options.track_running_stats(false);
+  mean(x);
+  CHECK(mean->running_mean.equal(zeros({2})));
+
+  const Tensor samples = arange(12.).reshape({2, 2, 3});
+  nn::InstanceNorm1d instance(nn::InstanceNorm1dOptions(2).track_running_stats(true));
+  const Tensor expected = instance(samples);
+  instance->eval();
+  instance->options.track_running_stats(false);
+  CHECK(same_bits(instance(samples), expected));
+  CHECK(instance->running_mean.allclose(tensor({0.76, 1.33})));
+}
+
 TEST_CASE("InstanceNorm takes a single sample, and in evaluation its running statistics") {
   nn::InstanceNorm2d layer(nn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true));
   const Tensor x = randn({2, 3, 4, 5});
