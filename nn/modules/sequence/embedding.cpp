@@ -11,9 +11,10 @@ namespace {
 using detail::print;
 using detail::unless;
 
-/// Counts padding_idx from the start and returns the weight, given or new.
+/// Counts padding_idx from the start and returns the weight, given or new. `cloning`: this reset()
+/// is one of a clone.
 template <class Options>
-Tensor table(const char* name, Options& o) {
+Tensor table(const char* name, Options& o, bool cloning) {
   const int64_t rows = o.num_embeddings(), features = o.embedding_dim();
   detail::check_positive(name, "num_embeddings", rows, "embedding_dim", features);
   HALFTAPE_CHECK(!o.sparse(), name, ": sparse gradients do not exist here; leave sparse false");
@@ -26,7 +27,8 @@ Tensor table(const char* name, Options& o) {
   HALFTAPE_CHECK(o._weight().sizes() == (Shape{rows, features}), name, ": weight ",
                  o._weight().sizes(), " is not of num_embeddings ", rows, " and embedding_dim ",
                  features);
-  return o._weight().detach();  // shares the bytes; a clone replaces the handle
+  // A clone must leave the given tensor as it is, and a parameter is a leaf.
+  return cloning || !o._weight().is_leaf() ? o._weight().detach() : o._weight();
 }
 
 void start(const Tensor& weight, const std::optional<int64_t>& padding_idx) {
@@ -62,7 +64,7 @@ int64_t size_of(const Tensor& embeddings, int64_t dim) {
 }  // namespace
 
 void EmbeddingImpl::reset() {
-  weight = register_parameter("weight", table("Embedding", options));
+  weight = register_parameter("weight", table("Embedding", options, weight.defined()));
   if (!options._weight().defined()) reset_parameters();
 }
 
@@ -90,7 +92,7 @@ Embedding Embedding::from_pretrained(const Tensor& embeddings,
 }
 
 void EmbeddingBagImpl::reset() {
-  weight = register_parameter("weight", table("EmbeddingBag", options));
+  weight = register_parameter("weight", table("EmbeddingBag", options, weight.defined()));
   if (!options._weight().defined()) reset_parameters();
 }
 

@@ -25,7 +25,10 @@ class EmbeddingBagMode {
   BagMode mode_;
 };
 
-/// `sparse` gradients do not exist here: true throws.
+/// `sparse` gradients do not exist here: true throws. A leaf `_weight` is the module's parameter
+/// itself, as in LibTorch, and requires grad from then on: two modules may share it. Of a tensor
+/// that an operation made, the parameter is a detach(). clone() of the module has a weight of its
+/// own.
 struct EmbeddingOptions {
   EmbeddingOptions(int64_t num_embeddings, int64_t embedding_dim)
       : num_embeddings_(num_embeddings), embedding_dim_(embedding_dim) {}
@@ -139,7 +142,7 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
  public:
   using ModuleHolder<EmbeddingImpl>::ModuleHolder;
   using Impl = EmbeddingImpl;
-  /// With this weight (num, dim), the same bytes, which are not trained unless freeze is off.
+  /// With this tensor (num, dim) as its weight, which is not trained unless freeze is off.
   static Embedding from_pretrained(const Tensor& embeddings,
                                    const EmbeddingFromPretrainedOptions& options = {});
 };
@@ -168,7 +171,7 @@ class EmbeddingBag : public ModuleHolder<EmbeddingBagImpl> {
  public:
   using ModuleHolder<EmbeddingBagImpl>::ModuleHolder;
   using Impl = EmbeddingBagImpl;
-  /// With this weight (num, dim), the same bytes, which are not trained unless freeze is off.
+  /// With this tensor (num, dim) as its weight, which is not trained unless freeze is off.
   static EmbeddingBag from_pretrained(const Tensor& embeddings,
                                       const EmbeddingBagFromPretrainedOptions& options = {});
 };

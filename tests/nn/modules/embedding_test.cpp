@@ -128,7 +128,7 @@ TEST_CASE("embeddings made from a table use its bytes, and a clone has its own")
   CHECK(!e->weight.requires_grad());
   CHECK(same_bits(e(tensor({2, 0})), tensor({{5., 6.}, {1., 2.}})));
   const auto trained = nn::EmbeddingBag::from_pretrained(
-      table, nn::EmbeddingBagFromPretrainedOptions().freeze(false).mode(kMax));
+      table.clone(), nn::EmbeddingBagFromPretrainedOptions().freeze(false).mode(kMax));
   CHECK(trained->weight.requires_grad());
   CHECK(same_bits(trained(tensor({{2, 0}})), tensor({{5., 6.}})));
   const auto copy = std::dynamic_pointer_cast<nn::EmbeddingImpl>(e->clone());
@@ -136,6 +136,43 @@ TEST_CASE("embeddings made from a table use its bytes, and a clone has its own")
   CHECK(table.sum().item() == 21);
   table.zero_();
   CHECK(e->weight.sum().item() == 0);
+}
+
+TEST_CASE("a table that an embedding is given is its parameter, which modules may share") {
+  const nn::Linear out(nn::LinearOptions(3, 5).bias(false));
+  const nn::Embedding in(nn::EmbeddingOptions(5, 3)._weight(out->weight));
+  CHECK(in->weight.is_same(out->weight));
+  out(in(tensor({1}))).sum().backward();
+  // Through the output each row gets row 1; through the input row 1 gets the sum of the rows.
+  const Tensor row = out->weight.detach()[1], sum = out->weight.detach().sum(0);
+  CHECK(out->weight.grad()[0].allclose(row));
+  CHECK(out->weight.grad()[1].allclose(row + sum));
+
+  const Tensor table = ones({5, 3});
+  const auto frozen = nn::Embedding::from_pretrained(table);
+  CHECK(frozen->weight.is_same(table));
+  CHECK_FALSE(table.requires_grad());
+  const auto bag = nn::EmbeddingBag::from_pretrained(
+      table, nn::EmbeddingBagFromPretrainedOptions().freeze(false));
+  CHECK(bag->weight.is_same(table));
+  CHECK(table.requires_grad());
+  CHECK(nn::Embedding(nn::EmbeddingOptions(5, 3)._weight(table * 2))->weight.is_leaf());
+}
+
+TEST_CASE("a clone of an embedding with a given table leaves that table as it is") {
+  const Tensor table = ones({5, 3});
+  const auto check = [&](const auto& module) {
+    module->weight.requires_grad_(false);
+    const auto copy = std::dynamic_pointer_cast<nn::Module>(module->clone());
+    const Tensor weight = copy->parameters()[0];
+    CHECK(module->weight.is_same(table));
+    CHECK_FALSE(table.requires_grad());
+    CHECK_FALSE(weight.requires_grad());
+    weight.zero_();
+    CHECK(table.sum().item() == 15);
+  };
+  check(nn::Embedding(nn::EmbeddingOptions(5, 3)._weight(table)));
+  check(nn::EmbeddingBag(nn::EmbeddingBagOptions(5, 3)._weight(table)));
 }
 
 TEST_CASE("embeddings refuse what they cannot do, by name") {
