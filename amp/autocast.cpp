@@ -149,6 +149,7 @@ bool is_current(const CachedCast& entry, const Tensor& x) {
   // The replays of a captured step do not repeat a cast that was made before the capture.
   const Capture* capture = Capture::on(x.device());
   return entry.version == x.version() && same_view(entry.source, x.array()) &&
+         entry.lowered_version == entry.lowered.version() && !entry.lowered.buffer()->exposed() &&
          entry.queue == current_queue(x.device()) &&
          (!capture || capture->made_here(entry.lowered));
 }
@@ -177,7 +178,8 @@ Tensor Autocaster::cached(const Tensor& x, Dtype target) {
   auto place = cache.lower_bound(key);
   const bool found = place != cache.end() && place->first == key;
   if (!found || !is_current(place->second, x)) {
-    CachedCast made{x, x.array(), lowered(x, target), x.version(), current_queue(x.device())};
+    const Array low = lowered(x, target);
+    CachedCast made{x, x.array(), low, x.version(), low.version(), current_queue(x.device())};
     if (found)
       place->second = std::move(made);
     else

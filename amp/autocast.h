@@ -65,9 +65,9 @@ AutocastState capture();
 /// dtype: kFloat16 or kBFloat16 on either device; others throw, unless enabled is false. By default
 /// that of the outer region, or of set_autocast_dtype(): at first float16 on CUDA, bfloat16 on the
 /// CPU.
-/// cache_enabled: a float32 leaf that requires grad is cast once, until it changes or the outermost
-/// region of this thread ends. Its 16-bit copy stays with the leaf: optimizers update it, and later
-/// regions use it. By default as outside the region.
+/// cache_enabled: a float32 leaf that requires grad is cast once, until it or its cast changes, or
+/// the outermost region of this thread ends. Its 16-bit copy stays with the leaf: optimizers update
+/// it, and later regions use it. By default as outside the region.
 /// policy: also applies to inner regions that name none.
 ///
 /// Regions end in the thread that began them, the innermost first. One that ends while an inner one

@@ -13,7 +13,7 @@ namespace halftape::amp {
 struct CachedCast {
   Tensor leaf;  // keeps the key's address from being reused
   Array source, lowered;
-  uint64_t version = 0;
+  uint64_t version = 0, lowered_version = 0;
   void* queue = nullptr;  // of the device, in which it was cast
 };
 

@@ -24,7 +24,7 @@ struct LowCopy {
   }
   bool is_valid(const Tensor& leaf) const {
     return low.defined() && version == leaf.version() && low_version == low.version() &&
-           !leaf.array().buffer()->exposed();
+           !leaf.array().buffer()->exposed() && !low.buffer()->exposed();
   }
 };
 

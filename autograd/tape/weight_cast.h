@@ -10,9 +10,9 @@ class Capture;
 namespace halftape::detail {
 
 // A leaf has at most one copy. It is valid until the leaf or the copy is written, and never valid
-// if a plain pointer into the leaf was given out, through which writes are not noticed. Giving the
-// leaf other bytes drops the copy. It is there for work in the queue of the device in which it was
-// made. Thread-safe.
+// if a plain pointer into one of them was given out, through which writes are not noticed. Giving
+// the leaf other bytes drops the copy. It is there for work in the queue of the device in which it
+// was made. Thread-safe.
 
 /// The valid copy in this dtype, or undefined.
 Array find_low_copy(const Tensor& leaf, Dtype dtype);
