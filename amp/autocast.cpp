@@ -49,19 +49,19 @@ struct OwnAutocaster {
 }  // namespace
 
 void autocast::enter(const AutocastState& state) {
-  autocaster_ = &Autocaster::current();
-  region_.emplace([&] { return Before{autocaster_->state, dtype_policy()}; });
+  autocaster_ = Autocaster::hold();
+  region_.emplace([&] { return Before{autocaster_->state, dtype_policy()}; }, autocaster_.get());
   ++autocaster_->nesting;
   autocaster_->state = state;
   autocaster_->install();
 }
 
 autocast::~autocast() {
-  if (gone && autocaster_ != &Autocaster::current()) return;  // a static outlives what it changed
+  if (Autocaster::outlived(autocaster_.get())) return;
   const bool ended = region_->end("autocast", [&](Before before) {
     autocaster_->state = std::move(before.state);
     autocaster_->install();
-    set_dtype_policy(before.policy);
+    autocaster_->set_policy(before.policy);
   });
   if (ended && --autocaster_->nesting == 0) autocaster_->cache.clear();
 }
@@ -76,6 +76,19 @@ Autocaster& Autocaster::current() {
   return own.its;
 }
 
+std::shared_ptr<Autocaster> Autocaster::hold() {
+  Autocaster& a = current();
+  if (!a.carried) return {std::shared_ptr<void>(), &a};
+  return a.shared_from_this();
+}
+
+bool Autocaster::outlived(const Autocaster* a) { return gone && a != &current(); }
+
+void Autocaster::set_policy(DtypePolicy* policy) const {
+  const Autocaster* now = active();
+  if (!carried && !(now && now->carried)) set_dtype_policy(policy);
+}
+
 void Autocaster::install() {
   bool any = false;
   every_op = false;  // where nothing is cast, nothing is to be seen
@@ -84,7 +97,7 @@ void Autocaster::install() {
     any = true;
     every_op |= observer || to_float32 || (d.policy && d.policy->overrides());
   }
-  set_dtype_policy(any || carried ? this : nullptr);
+  set_policy(any ? this : nullptr);
 }
 
 // 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.

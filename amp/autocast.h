@@ -72,7 +72,8 @@ AutocastState capture();
 ///
 /// Regions end in the thread that began them, the innermost first. One that ends while an inner one
 /// is open changes nothing for that one; when the last has ended, all is as before the first. One
-/// that is destroyed in another thread stays open in its own. Both warn, once per process.
+/// that is destroyed in another thread stays open in its own. Both warn, once per process. What the
+/// backward() of a Function or the second run of a checkpoint begins ends with it at the latest.
 class [[nodiscard]] autocast {
  public:
   [[nodiscard]] explicit autocast(DeviceType device, std::optional<Dtype> dtype = {},
@@ -92,7 +93,7 @@ class [[nodiscard]] autocast {
   };
   void enter(const AutocastState& state);
 
-  Autocaster* autocaster_ = nullptr;
+  std::shared_ptr<Autocaster> autocaster_;
   std::optional<Region<Before>> region_;
 };
 

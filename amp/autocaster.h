@@ -1,6 +1,7 @@
 // The DtypePolicy through which autocast casts the inputs of ops; internal.
 #pragma once
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "halftape/amp/autocast.h"
@@ -17,7 +18,7 @@ struct CachedCast {
   void* queue = nullptr;  // of the device, in which it was cast
 };
 
-class Autocaster final : public DtypePolicy {
+class Autocaster final : public DtypePolicy, public std::enable_shared_from_this<Autocaster> {
  public:
   AutocastState state;
   int nesting = 0;          // regions that are open
@@ -29,9 +30,15 @@ class Autocaster final : public DtypePolicy {
 
   /// This thread's: its own, or one that a checkpoint or a custom function brought along.
   static Autocaster& current();
+  /// The same for a region. A carried one lives as long as somebody holds it.
+  static std::shared_ptr<Autocaster> hold();
+  /// True in the destructors of statics, which outlive their thread's own.
+  static bool outlived(const Autocaster* a);
   /// Null when the policy is off, as in backward.
   static Autocaster* active() { return dynamic_cast<Autocaster*>(dtype_policy()); }
 
+  /// Makes `policy` the thread's, but for what is carried: no region changes whether that is it.
+  void set_policy(DtypePolicy* policy) const;
   /// Makes this the thread's policy, or none if every device is disabled.
   void install();
 

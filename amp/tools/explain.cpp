@@ -95,15 +95,16 @@ std::ostream& operator<<(std::ostream& out, const CastPlan& plan) {
 }
 
 CastRecorder::CastRecorder(CastPlan& plan)
-    : autocaster_(Autocaster::current()),
-      region_([&] { return Before{std::exchange(autocaster_.observer, &plan)}; }) {
-  if (Autocaster::active()) autocaster_.install();
+    : autocaster_(Autocaster::hold()),
+      region_([&] { return Before{std::exchange(autocaster_->observer, &plan)}; },
+              autocaster_.get()) {
+  if (Autocaster::active()) autocaster_->install();
 }
 CastRecorder::~CastRecorder() {
   region_.end("CastRecorder", [&](Before before) {
-    if (&Autocaster::current() != &autocaster_) return;  // a static outlives what it changed
-    autocaster_.observer = before.observer;
-    if (Autocaster::active()) autocaster_.install();
+    if (Autocaster::outlived(autocaster_.get())) return;
+    autocaster_->observer = before.observer;
+    if (Autocaster::active() == autocaster_.get()) autocaster_->install();
   });
 }
 

@@ -63,7 +63,7 @@ class [[nodiscard]] CastRecorder {
   struct Before {
     CastObserver* observer;
   };
-  Autocaster& autocaster_;
+  std::shared_ptr<Autocaster> autocaster_;
   Region<Before> region_;
 };
 

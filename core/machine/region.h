@@ -14,15 +14,16 @@ void warn_of_thread(const char* what, std::atomic<bool>& warned) noexcept;
 void warn_of_order(const char* what, std::atomic<bool>& warned) noexcept;
 }  // namespace detail
 
-/// What the end of a scope brings back. Scopes with one State are one kind: a thread's lie within
-/// each other.
+/// What the end of a scope brings back. Scopes with one State that change the state of one owner
+/// are one kind: a thread's lie within each other.
 template <class State>
 class Region {
  public:
   /// begin() changes what it will, and returns what was before. Its memory is had first: without
   /// any, nothing has changed.
   template <class F>
-  explicit Region(const F& begin) : open_(new Open(begin(), innermost)) {
+  explicit Region(const F& begin, const void* owner = nullptr)
+      : open_(new Open(begin(), owner, innermost)) {
     innermost = open_;
   }
   Region(const Region&) = delete;
@@ -35,7 +36,8 @@ class Region {
   bool end(const char* what, const F& restore) noexcept {
     static std::atomic<bool> warned_of_thread{false}, warned_of_order{false};
     Open **at = &innermost, *inner = nullptr;
-    for (; *at && *at != open_; at = &inner->outer) inner = *at;
+    for (; *at && *at != open_; at = &(*at)->outer)
+      if ((*at)->owner == open_->owner) inner = *at;
     if (!*at) {
       open_->lost = lost.exchange(open_);
       detail::warn_of_thread(what, warned_of_thread);
@@ -53,8 +55,9 @@ class Region {
  private:
   struct Open : FreeListed {
     State before;
+    const void* owner;
     Open *outer, *lost = nullptr;
-    Open(State s, Open* o) : before(std::move(s)), outer(o) {}
+    Open(State s, const void* of, Open* o) : before(std::move(s)), owner(of), outer(o) {}
   };
   // Without destructors: a guard may end after the thread's other variables, or at exit.
   static inline constinit thread_local Open* innermost = nullptr;

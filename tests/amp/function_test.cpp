@@ -1,9 +1,13 @@
 // amp::Function: torch's custom_fwd and custom_bwd.
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include <halftape/halftape.h>
+
+#include "halftape/tests/support/warnings.h"
 
 using namespace halftape;
 using amp::autocast;
@@ -193,4 +197,96 @@ TEST_CASE("a custom function's region ends with its backward, also on an excepti
   }
   CHECK_THROWS_WITH_AS(y.backward(), doctest::Contains("inside"), Error);
   CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+}
+
+namespace {
+/// backward() calls `what`, then notes in which dtype a product is computed.
+struct CallsInRule : amp::Function<CallsInRule> {
+  static inline std::function<void()> what;
+  static inline Dtype then = kFloat64;
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x.clone(); }
+  static variable_list backward(AutogradContext*, variable_list g) {
+    what();
+    then = g[0].mm(g[0]).dtype();
+    return g;
+  }
+};
+
+/// Within a region, runs `what` where its autocast state is carried to: first in the rule of a
+/// custom function, then in the second run of a checkpoint.
+void for_carried_states(const std::function<void()>& what,
+                        const std::function<void(const Tensor& loss)>& use) {
+  CallsInRule::what = what;
+  use(CallsInRule::apply(randn({4, 4}, requires_grad())).sum());
+  int runs = 0;
+  const auto f = [&](const TensorList& x) {
+    if (++runs == 2) what();
+    return TensorList{tanh(x[0])};
+  };
+  use(autograd::checkpoint(f, {randn({4, 4}, requires_grad())})[0].sum());
+}
+
+int64_t ops_in(const amp::CastPlan& plan) {
+  int64_t all = 0;
+  for (const amp::CastPlan::Step& step : plan.steps) all += step.count;
+  return all;
+}
+Dtype dtype_of_product() { return matmul(ones({2, 2}), ones({2, 2})).dtype(); }
+}  // namespace
+
+TEST_CASE("a region that outlives the rule in which it began changes nothing any more") {
+  testing::Warnings warnings;
+  std::optional<autocast> kept;
+  const auto begin = [&] { kept.emplace(kCPU, kBFloat16); };
+  for (const bool within_another : {false, true}) {
+    std::optional<autocast> region(std::in_place, kCPU, kFloat16);
+    for_carried_states(begin, [&](const Tensor& loss) {
+      loss.backward();
+      CHECK(dtype_of_product() == kFloat16);
+      const autocast inner(kCPU, kBFloat16);
+      if (within_another) kept.reset();
+      CHECK(dtype_of_product() == kBFloat16);
+    });
+    region.reset();
+    CHECK_FALSE(dtype_policy());
+    CHECK(dtype_of_product() == kFloat32);
+    kept.reset();
+    CHECK_FALSE(dtype_policy());
+    CHECK_FALSE(amp::is_autocast_enabled(kCPU));
+    CHECK(amp::get_autocast_dtype(kCPU) == kBFloat16);
+  }
+  CHECK(warnings.seen.empty());
+}
+
+TEST_CASE("a rule stays in its region when one that began outside ends in it") {
+  std::optional<autocast> region(std::in_place, kCPU, kFloat16);
+  CallsInRule::what = [&] { region.reset(); };
+  CallsInRule::apply(randn({4, 4}, requires_grad())).sum().backward();
+  CHECK(CallsInRule::then == kFloat16);
+  CHECK(dtype_of_product() == kFloat32);
+}
+
+TEST_CASE("a CastRecorder that outlives its rule or ends in one records nothing any more") {
+  amp::CastPlan in_rule, outside;
+  std::optional<amp::CastRecorder> kept;
+  const autocast region(kCPU, kFloat16);
+  for_carried_states([&] { kept.emplace(in_rule); },
+                     [&](const Tensor& loss) {
+                       std::optional<amp::CastRecorder> own(std::in_place, outside);
+                       loss.backward();
+                       own.reset();
+                       const int64_t seen = ops_in(outside);
+                       CHECK(dtype_of_product() == kFloat16);
+                       CHECK(ops_in(outside) == seen);
+                       kept.reset();
+                     });
+  std::optional<amp::CastRecorder> own(std::in_place, outside);
+  for_carried_states([&] { own.reset(); },
+                     [&](const Tensor& loss) {
+                       loss.backward();
+                       const int64_t seen = ops_in(outside);
+                       CHECK(dtype_of_product() == kFloat16);
+                       CHECK(ops_in(outside) == seen);
+                       own.emplace(outside);
+                     });
 }
