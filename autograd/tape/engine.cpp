@@ -163,6 +163,7 @@ class WantedGrads {
 struct Request {
   std::vector<Edge> roots;
   Grads root_grads;
+  std::vector<GradTag*> root_marks = {};
   const std::vector<Edge>* wanted = nullptr;  // null: accumulate into leaves
   bool retain_graph = false, create_graph = false;
   std::vector<Ref<GradTag>> marks = {};  // run() returns here the marks of the wanted gradients
@@ -222,12 +223,11 @@ Grads run_elsewhere(Request& request) {
                  "does a hook or a rule call backward() without an end?");
   Grads result;
   std::exception_ptr error;
-  const auto work = [&, take_queues = queues_of_thread(), mark = GradTag::current(),
-                     watcher = ValueWatcher::current(), put_off = PutOff::current] {
+  const auto work = [&, take_queues = queues_of_thread(), watcher = ValueWatcher::current(),
+                     put_off = PutOff::current] {
     Nested::begin(passes);
     PutOff::current = put_off;
     take_queues();
-    const GradTag::Pass pass(mark);
     const ValueWatcher::Scope watched(watcher);
     try {
       result = run(request);
@@ -283,8 +283,10 @@ Grads run(Request& request) {
   const Node::Wanted only(wanted.nodes());  // rules compute nothing for other nodes
   GradTag::Pass pass;
   Arrivals arrivals(order, pass);
-  for (size_t i = 0; i < request.roots.size(); ++i)
+  for (size_t i = 0; i < request.roots.size(); ++i) {
+    pass.begin_rule(request.root_marks[i]);
     arrivals.add(request.roots[i], std::move(request.root_grads[i]), 0);
+  }
   request.roots.clear();
 
   const auto visit = [&](size_t at) -> Grads {  // gives the gradients of the node's inputs
@@ -329,6 +331,7 @@ Request prepare(const char* who, const TensorList& outputs, const TensorList& gr
                    " of tensors does not require grad and does not have a grad_fn (shape ",
                    y.sizes(), "); was it made under NoGradGuard or from detached tensors?");
     Tensor g = grad_outputs.empty() ? Tensor() : grad_outputs[i];
+    r.root_marks.push_back(g.defined() ? GradTag::current() : nullptr);
     if (!g.defined()) {
       HALFTAPE_CHECK(y.numel() == 1, who,
                      ": grad can be implicitly created only for scalar outputs, not for one of ",

@@ -37,8 +37,8 @@ std::optional<Ref<GradTag>> GradTag::of_sum(const Tensor& grad) {
   return held.known ? sum_of(held.tag, arriving) : std::move(arriving);
 }
 
-GradTag::Pass::Pass(GradTag* inherited)
-    : outer_(std::exchange(current_pass, this)), before_(std::exchange(current_mark, inherited)) {}
+GradTag::Pass::Pass(GradTag* mark)
+    : outer_(std::exchange(current_pass, this)), before_(std::exchange(current_mark, mark)) {}
 GradTag::Pass::~Pass() {
   current_pass = outer_;
   current_mark = before_;

@@ -39,12 +39,12 @@ class GradTag : public RefCounted {
   /// The mark of `grad` plus a gradient with the current mark. Empty while no marks are kept.
   static std::optional<Ref<GradTag>> of_sum(const Tensor& grad);
 
-  /// A backward pass; its nodes refer to marks by plain pointers, valid until it ends. A pass
-  /// within a rule begins with the mark that this rule was given.
+  /// A backward pass; its nodes refer to marks by plain pointers, valid until it ends. The
+  /// gradients that a pass within a rule is given have the mark that this rule was given. Where it
+  /// is given none it begins with no mark: it is the pass of another loss.
   class [[nodiscard]] Pass {
    public:
-    [[nodiscard]] Pass() : Pass(GradTag::current()) {}
-    [[nodiscard]] explicit Pass(GradTag* inherited);
+    [[nodiscard]] explicit Pass(GradTag* mark = nullptr);
     ~Pass();
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;

@@ -9,9 +9,12 @@
 
 #include "halftape/amp/gradients.h"
 #include "halftape/autograd/tape/record.h"
+#include "halftape/tests/support/message.h"
 
 using namespace halftape;
 using amp::GradScaler;
+using testing::has;
+using testing::message;
 
 namespace {
 
@@ -349,6 +352,53 @@ TEST_CASE("a backward into chosen inputs, a deep one and one inside a rule mark 
   f.scaler.scale(Again::apply(x, f.w).sum()).backward();
   CHECK(scaled(x));
   CHECK(scaled(f.w));
+}
+
+TEST_CASE("a pass that a rule begins with its gradient is marked however deep it lies") {
+  struct Deep : autograd::Function<Deep> {
+    static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x, int64_t depth) {
+      ctx->save_for_backward({x});
+      ctx->saved_data["depth"] = depth;
+      return x.clone();
+    }
+    static autograd::variable_list backward(autograd::AutogradContext* ctx,
+                                            autograd::variable_list g) {
+      const Tensor x = ctx->get_saved_variables()[0];
+      const int64_t depth = ctx->saved_data["depth"].toInt();
+      const AutoGradMode recording(true);
+      (depth > 0 ? Deep::apply(x, depth - 1) : x * 1).backward(g[0]);
+      return {Tensor(), Tensor()};
+    }
+  };
+  TaggedTraining f;
+  f.scaler.scale(Deep::apply(f.w, int64_t{60}).sum()).backward();
+  CHECK(scaled(f.w));
+}
+
+TEST_CASE("a pass that a hook begins without a gradient is of its own loss scaled or not") {
+  for (int kind = 0; kind < 8; ++kind) {
+    CAPTURE(kind);
+    const bool is_scaled = kind & 1, made_before = kind & 2, of_leaf = kind & 4;
+    TaggedTraining f;
+    const Tensor q = ones({1}, requires_grad()), y = f.w * 2;
+    optim::SGD all({f.w, q}, optim::SGDOptions(1));
+    const auto make = [&] { return is_scaled ? f.scaler.scale((q * 3).sum()) : (q * 3).sum(); };
+    const Tensor before = make();
+    const auto nested = [&](const Tensor&) {
+      const AutoGradMode recording(true);
+      (made_before ? before : make()).backward();
+    };
+    if (of_leaf)
+      f.w.register_post_accumulate_grad_hook(nested);
+    else
+      y.register_hook(nested);
+    f.scaler.scale(y.sum()).backward();
+    CHECK(scaled(f.w));
+    CHECK(scaled(q) == is_scaled);
+    const std::string refused = message([&] { f.scaler.step(all); });
+    CHECK(has(refused, "is of a loss that was not scaled") == !is_scaled);
+    CHECK(q.equal(full({1}, is_scaled ? -2.0 : 1.0)));
+  }
 }
 
 TEST_CASE("each thread's pass has its own mark") {
