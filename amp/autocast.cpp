@@ -50,7 +50,11 @@ struct OwnAutocaster {
 
 void autocast::enter(const AutocastState& state) {
   autocaster_ = Autocaster::hold();
-  region_.emplace([&] { return Before{autocaster_->state, dtype_policy()}; }, autocaster_.get());
+  region_.emplace(
+      [&] {
+        return Before{autocaster_->state, dtype_policy(), PolicyScope::current()};
+      },
+      autocaster_.get());
   ++autocaster_->nesting;
   autocaster_->state = state;
   autocaster_->install();
@@ -59,9 +63,15 @@ void autocast::enter(const AutocastState& state) {
 autocast::~autocast() {
   if (Autocaster::outlived(autocaster_.get())) return;
   const bool ended = region_->end("autocast", [&](Before before) {
+    DtypePolicy* const now = dtype_policy();
     autocaster_->state = std::move(before.state);
     autocaster_->install();
-    autocaster_->set_policy(before.policy);
+    // Where a PolicyScope began or ended meanwhile, as that of a backward pass, it has the say.
+    const uint64_t scope = PolicyScope::current();
+    if (scope == before.scope)
+      set_dtype_policy(before.policy);
+    else if (scope != 0)
+      set_dtype_policy(now);
   });
   if (ended && --autocaster_->nesting == 0) autocaster_->cache.clear();
 }
@@ -84,11 +94,6 @@ std::shared_ptr<Autocaster> Autocaster::hold() {
 
 bool Autocaster::outlived(const Autocaster* a) { return gone && a != &current(); }
 
-void Autocaster::set_policy(DtypePolicy* policy) const {
-  const Autocaster* now = active();
-  if (!carried && !(now && now->carried)) set_dtype_policy(policy);
-}
-
 void Autocaster::install() {
   bool any = false;
   every_op = false;  // where nothing is cast, nothing is to be seen
@@ -97,7 +102,7 @@ void Autocaster::install() {
     any = true;
     every_op |= observer || to_float32 || (d.policy && d.policy->overrides());
   }
-  set_policy(any ? this : nullptr);
+  if (!carried) set_dtype_policy(any ? this : nullptr);
 }
 
 // 2. Each op then asks for casts of its inputs: cast_inputs() in autograd/tape/policy.h.

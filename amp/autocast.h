@@ -90,6 +90,7 @@ class [[nodiscard]] autocast {
   struct Before {
     AutocastState state;
     DtypePolicy* policy;
+    uint64_t scope;  // PolicyScope::current()
   };
   void enter(const AutocastState& state);
 

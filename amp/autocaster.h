@@ -37,9 +37,8 @@ class Autocaster final : public DtypePolicy, public std::enable_shared_from_this
   /// Null when the policy is off, as in backward.
   static Autocaster* active() { return dynamic_cast<Autocaster*>(dtype_policy()); }
 
-  /// Makes `policy` the thread's, but for what is carried: no region changes whether that is it.
-  void set_policy(DtypePolicy* policy) const;
-  /// Makes this the thread's policy, or none if every device is disabled.
+  /// Makes this the thread's policy, or none if every device is disabled. Whether a carried one is
+  /// the policy only the scope decides that carried it.
   void install();
 
   std::optional<Dtype> cast(const CastOp& op, std::span<const Tensor* const> given,

@@ -275,6 +275,12 @@ detail::Decision detail::decide(const CastOp& op, std::span<const Tensor* const>
   set_dtype_policy(nullptr);
   return {policy, compute_as};
 }
-PolicyScope::PolicyScope(DtypePolicy* policy) : ScopedValue(current_policy, policy) {}
+
+namespace {
+constinit thread_local uint64_t policy_scopes = 0, current_policy_scope = 0;
+}
+PolicyScope::PolicyScope(DtypePolicy* policy)
+    : ScopedValue(current_policy, policy), number_(current_policy_scope, ++policy_scopes) {}
+uint64_t PolicyScope::current() { return current_policy_scope; }
 
 }  // namespace halftape

@@ -67,6 +67,11 @@ inline std::shared_ptr<DtypePolicy> policy_snapshot() {
 class [[nodiscard]] PolicyScope : ScopedValue<DtypePolicy*> {
  public:
   [[nodiscard]] explicit PolicyScope(DtypePolicy* policy);
+  /// The number of this thread's innermost one; 0: there is none.
+  static uint64_t current();
+
+ private:
+  ScopedValue<uint64_t> number_;
 };
 
 namespace detail {

@@ -266,6 +266,29 @@ TEST_CASE("a rule stays in its region when one that began outside ends in it") {
   CHECK(dtype_of_product() == kFloat32);
 }
 
+TEST_CASE("a region that begins or ends in a hook changes no region around the pass") {
+  std::optional<autocast> inner;
+  Dtype in_hook = kFloat64;
+  const Tensor w = ones({2, 2}, requires_grad());
+  w.register_hook([&](const Tensor&) {
+    if (inner)
+      inner.reset();
+    else
+      inner.emplace(kCPU, kBFloat16);
+    in_hook = dtype_of_product();
+  });
+  const autocast region(kCPU, kFloat16);
+  w.sum().backward();
+  CHECK(in_hook == kBFloat16);
+  CHECK(dtype_of_product() == kBFloat16);
+  inner.reset();
+  CHECK(dtype_of_product() == kFloat16);
+  inner.emplace(kCPU, kBFloat16);
+  w.sum().backward();
+  CHECK(in_hook == kFloat32);  // autocast is off in backward
+  CHECK(dtype_of_product() == kFloat16);
+}
+
 TEST_CASE("a CastRecorder that outlives its rule or ends in one records nothing any more") {
   amp::CastPlan in_rule, outside;
   std::optional<amp::CastRecorder> kept;
