@@ -136,7 +136,8 @@ class ChunkDataset final
       cached_ -= which->size();
       gate_.notify_all();
     }
-    if (batch.empty()) return std::nullopt;
+    ended_ = batch.empty();
+    if (ended_) return std::nullopt;
     return batch;
   }
 
@@ -152,7 +153,8 @@ class ChunkDataset final
   ChunkSampler& chunk_sampler() { return chunk_sampler_; }
 
   /// Where get_batch() stands, exactly: the samplers' states, and how many examples of the chunk
-  /// were given. The entries of the chunk sampler keep their own names.
+  /// were given. After get_batch() has told of an epoch's end, it is the beginning of the next
+  /// one. The entries of the chunk sampler keep their own names.
   void save(serialize::OutputArchive& archive) const override {
     const std::lock_guard one_at_a_time(asking_);
     write_position(archive);
@@ -191,7 +193,8 @@ class ChunkDataset final
     archive.write("chunk_examples", examples_);
     archive.write("chunk_taken", open_ ? taken_ : skip_);
     archive.write("chunk_open", open_ || has_order_ ? 1 : 0);
-    archive.write("chunk_started", started_ || loaded_ ? 1 : 0);
+    // After the end of an epoch reset() begins the next one, also where this state is loaded.
+    archive.write("chunk_started", (started_ && !ended_) || loaded_ ? 1 : 0);
   }
   void take_position(serialize::InputArchive& archive) {
     ChunkSampler chunks = chunk_sampler_;
@@ -242,7 +245,7 @@ class ChunkDataset final
     loaded_ = false;
   }
   void stop() {
-    started_ = false;
+    started_ = ended_ = false;
     if (!threads_) return;
     {
       const std::lock_guard lock(gate_);
@@ -353,6 +356,7 @@ class ChunkDataset final
   size_t skip_ = 0;                  // of the first group after load()
   bool has_order_ = false;           // of that one the sampler of examples has the order
   bool open_ = false, named_all_ = false, stopping_ = false, started_ = false, loaded_ = false;
+  bool ended_ = false;  // get_batch() has told of the epoch's end
   std::unique_ptr<data::detail::Threads> threads_;
 };
 

@@ -134,6 +134,27 @@ TEST_CASE("a chunk dataset goes on after any batch where it was saved") {
   }
 }
 
+TEST_CASE("a chunk dataset that was saved between epochs goes on with the next one") {
+  const auto epochs = [](const std::shared_ptr<Shuffled>& dataset, int count) {
+    std::vector<std::vector<Numbers>> all;
+    auto loader =
+        make_data_loader(datasets::SharedBatchDataset<Shuffled>(dataset), DataLoaderOptions(7));
+    for (int epoch = 0; epoch < count; ++epoch)
+      for (all.emplace_back(); const Numbers& batch : *loader) all.back().push_back(batch);
+    return all;
+  };
+  const std::shared_ptr<Shuffled> whole = shuffled(2), resumed = shuffled(1);
+  auto expected = epochs(whole, 2);
+  CHECK(expected[1].size() == 6);
+  std::stringstream saved, again;
+  save(*whole, saved);
+  load(*resumed, saved);
+  save(*resumed, again);
+  CHECK(again.str() == saved.str());
+  expected = epochs(whole, 2);
+  CHECK(epochs(resumed, 2) == expected);
+}
+
 TEST_CASE("so does one whose samplers draw LibTorch's orders") {
   const RandomState before = get_random_state();
   set_cpu_random_engine(RandomEngine::Mt19937);
