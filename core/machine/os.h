@@ -143,5 +143,8 @@ using PathLock = std::shared_ptr<const int>;
 /// Null, with an error, if the lock cannot be had: EAGAIN if another holder has it. Null with 0 on
 /// an unknown system.
 PathLock lock_path(const std::filesystem::path& path, int& error);
+/// Whether the lock is of the file or folder that has this path now: one that is renamed keeps its
+/// lock, and another may take its place. Always true on Windows, which renames no locked folder.
+bool locks(const PathLock& lock, const std::filesystem::path& path);
 
 }  // namespace halftape::os

@@ -319,6 +319,12 @@ int write_new_file(const fs::path& path, std::string_view bytes) {
   return error;
 }
 
+bool locks(const PathLock& lock, const fs::path& path) {
+  struct stat mine, there;
+  return ::fstat(*lock, &mine) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
 PathLock lock_path(const fs::path& path, int& error) {
   const auto held = std::make_shared<OpenFile>();
   int& file = held->file;
@@ -326,14 +332,10 @@ PathLock lock_path(const fs::path& path, int& error) {
     // Network file systems lock only what is open for writing, which a folder cannot be.
     file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat mine, there;
     error = file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-    // The former holder may have replaced the file in the meantime.
-    const bool same = error == 0 && ::fstat(file, &mine) == 0 &&
-                      ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
-                      mine.st_dev == there.st_dev;
-    if (same) return {held, &held->file};
     if (error != 0) return nullptr;
+    // The former holder may have replaced the file in the meantime.
+    if (PathLock lock(held, &held->file); locks(lock, path)) return lock;
   }
 }
 

@@ -52,10 +52,10 @@ fs::path Checkpoints::save(const TrainState& state) const {
   HALFTAPE_CHECK(state.step >= 0, "Checkpoints: the step is ", state.step, ", expected 0 or more");
   const std::lock_guard one_save(saving_->mutex);
   std::error_code error;
-  if (std::shared_ptr<const int>& lock = saving_->lock; !lock) {
-    make_folders("Checkpoints", folder_);
-    lock = lock_path("Checkpoints", folder_, "its checkpoints");
-    if (!lock) lock = std::make_shared<const int>();  // so that one warning is enough
+  make_folders("Checkpoints", folder_);
+  if (!saving_->tried || (saving_->lock && !os::locks(saving_->lock, folder_))) {
+    saving_->lock = lock_path("Checkpoints", folder_, "its checkpoints");
+    saving_->tried = true;
   }
   fs::path path = folder_ / name_of(state.step);
   state.save(path);

@@ -16,7 +16,8 @@ namespace halftape {
 class Checkpoints {
  public:
   /// The first save makes the folder, and locks it against other objects and processes that save
-  /// there. `keep`: the number of files that stay, at least 1.
+  /// there; so does a save that finds it moved away or removed. `keep`: the number of files that
+  /// stay, at least 1.
   explicit Checkpoints(const std::filesystem::path& folder, int64_t keep = 3);
 
   /// Saves the state under its step, then removes the oldest files beyond `keep`. Files of later
@@ -36,6 +37,7 @@ class Checkpoints {
   struct Saving {
     std::mutex mutex;  // one save at a time
     std::shared_ptr<const int> lock;
+    bool tried = false;  // where there is no lock, one warning is enough
   };
   std::shared_ptr<Saving> saving_ = std::make_shared<Saving>();  // of all copies
 };

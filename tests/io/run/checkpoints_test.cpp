@@ -144,6 +144,30 @@ TEST_CASE("a folder in which another run saves is refused to a second one, which
   CHECK(!Checkpoints(folder / "run").save(run.state).empty());
 }
 
+TEST_CASE("a run whose folder was moved away or removed makes and locks it anew") {
+  TempFolder folder;
+  LinearRun run;
+  const Checkpoints first(folder / "run", 1);
+  first.save(run.state);
+  if (os::kReplacesOpenFiles) {  // elsewhere a locked folder is not moved
+    std::filesystem::rename(folder / "run", folder / "old");
+    const Checkpoints second(folder / "run", 1);
+    run.state.step = 5;
+    second.save(run.state);
+    run.state.step = 6;
+    CHECK(has(message<FileError>([&] { first.save(run.state); }), "another run has it open"));
+    CHECK(steps(second) == std::vector<int64_t>{5});
+    CHECK(has(message<FileError>([&] { Checkpoints(folder / "old").save(run.state); }),
+              "another run has it open"));  // until it has another one
+    std::filesystem::remove_all(folder / "run");
+    run.state.step = 7;
+    first.save(run.state);
+    CHECK(steps(first) == std::vector<int64_t>{7});
+  }
+  CHECK(has(message<FileError>([&] { Checkpoints(folder / "run").save(run.state); }),
+            "another run has it open"));
+}
+
 TEST_CASE("a copy that was made before the first save may save, too") {
   TempFolder folder;
   LinearRun run;
