@@ -291,6 +291,7 @@ const ParamState& Optimizer::state_of(const Tensor& parameter) const {
 OptimizerState Optimizer::state_dict() const {
   check_whole();
   OptimizerState saved;
+  saved.ordered = state_is_ordered();
   for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.to_map());
   for (const Tensor& p : parameters_of(groups_)) {
     ParamState& copy = saved.state.emplace_back();

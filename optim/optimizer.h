@@ -136,14 +136,17 @@ using ParamState = std::map<std::string, Array, std::less<>>;
 struct OptimizerState {
   std::vector<std::map<std::string, double>> groups;  // of each group: to_map()
   std::vector<ParamState> state;
+  bool ordered = false;  // it fits no other order of the parameters, as that of LBFGS
 };
 
-/// OptimizerState by name, for a program that has its parameters in another order.
+/// OptimizerState by name, for a program that has its parameters in another order. An ordered one
+/// is refused there.
 struct NamedOptimizerState {
   /// What is kept of one parameter.
   struct Parameter {
     size_t group;
-    ParamState state;  // as in OptimizerState
+    ParamState state;                  // as in OptimizerState
+    std::optional<size_t> place = {};  // among all parameters, if the state is ordered
   };
   std::vector<std::map<std::string, double>> groups;  // of each group: to_map()
   std::map<std::string, Parameter> parameters;
@@ -267,6 +270,8 @@ class Optimizer {
   /// that have gradients.
   virtual void update_groups(const std::vector<std::vector<Tensor>>& ready,
                              const StepControl& control);
+  /// Whether the state that is kept fits no other order of the parameters.
+  virtual bool state_is_ordered() const { return false; }
   /// Throws if the state is not all here, for state_dict().
   virtual void check_whole() const {}
   /// Called when a saved state has taken the place of the former one.

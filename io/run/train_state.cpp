@@ -91,7 +91,8 @@ std::string group(const std::string& part, size_t i) {
 }
 
 // --- Optimizers: "NAME.PARAMETER.KEY" is a tensor of the state, "NAME.parameter.PARAMETER" the
-// parameter's group, and "NAME.group0.lr" an option.
+// parameter's group, and "NAME.group0.lr" an option. "NAME.place.PARAMETER" is the parameter's
+// number in the optimizer, if its state is ordered.
 
 using Names = std::map<const detail::TensorImpl*, std::string>;
 Names names_of(const std::vector<std::pair<std::string, nn::Module*>>& modules) {
@@ -128,7 +129,9 @@ void save_optimizer(const std::string& name, const Groups& groups, const Names& 
       draft.metadata[group(name, g) + key] = text_of(value);
   const std::vector<Tensor> parameters = optim::parameters_of(groups);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    std::string prefix = state_of + names.at(parameters[i].impl());
+    const std::string& parameter = names.at(parameters[i].impl());
+    if (state.ordered) draft.metadata[name + ".place." + parameter] = std::to_string(i);
+    std::string prefix = state_of + parameter;
     prefix += '.';
     for (const auto& [key, value] : state.state[i])
       draft.tensors.insert(prefix + key, Tensor(value));
@@ -154,6 +157,15 @@ void compare_optimizer(const std::string& name, const Groups& groups, const Name
   }
   for (const auto& [parameter, g] : there)
     if (!here.contains(parameter)) differ("no parameter", parameter, ", found one");
+  const std::vector<Tensor> parameters = optim::parameters_of(groups);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string &parameter = names.at(parameters[i].impl()), number = std::to_string(i);
+    const auto found = saved.metadata.find(name + ".place." + parameter);
+    if (found != saved.metadata.end() && found->second != number)
+      differ("the parameter", parameter,
+             " as number " + number + ", found it as number " + found->second +
+                 ", and the state fits one order of the parameters alone");
+  }
 }
 
 optim::OptimizerState saved_optimizer(const std::string& name, const Groups& all,

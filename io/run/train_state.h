@@ -29,7 +29,8 @@ namespace halftape {
 ///
 /// Parts are kept by reference and must live as long as the TrainState. A name has no dots. The
 /// model's tensors are "model.0.weight" and so on. An optimizer's state is saved by these names,
-/// whatever the order of its parameters, so their modules must be added, too.
+/// whatever the order of its parameters, so their modules must be added, too; LBFGS's is refused in
+/// another order.
 ///
 /// Not saved, and needed unchanged to resume: the program, its options and data, and on a GPU the
 /// device.

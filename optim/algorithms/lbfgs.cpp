@@ -378,6 +378,8 @@ Tensor LBFGS::run(const LBFGSOptions& o, const LossClosure& call) {
   return first_loss;
 }
 
+bool LBFGS::state_is_ordered() const { return !params().empty() && !state_of(params()[0]).empty(); }
+
 StateEntry LBFGS::expected_state(const std::string& key, const Tensor&,
                                  const std::map<std::string, double>&) const {
   if (key == "func_evals" || key == "n_iter") return {{}, kInt64, false, true};

@@ -49,6 +49,8 @@ class LBFGS : public Optimizer {
   Tensor step(LossClosure closure = nullptr) override;
 
  protected:
+  // Its vectors are of all parameters, one after the other.
+  bool state_is_ordered() const override;
   StateEntry expected_state(const std::string& key, const Tensor& parameter,
                             const std::map<std::string, double>& options) const override;
   void check_names(const ParamState& saved, const Tensor& parameter,

@@ -37,7 +37,8 @@ NamedOptimizerState Optimizer::named_state_dict() const {
   OptimizerState by_position = state_dict();
   NamedOptimizerState saved{std::move(by_position.groups), {}};
   for (size_t i = 0; i < names.size(); ++i)
-    saved.parameters[names[i].name] = {names[i].group, std::move(by_position.state[i])};
+    saved.parameters[names[i].name] = {names[i].group, std::move(by_position.state[i]),
+                                       by_position.ordered ? std::optional(i) : std::nullopt};
   return saved;
 }
 
@@ -57,6 +58,9 @@ void Optimizer::load_state_dict(const NamedOptimizerState& saved) {
     if (found->second.group != group)
       mismatches.add("\"", name, "\" is in its group ", found->second.group,
                      ", and in this optimizer's group ", group);
+    if (const size_t place = found->second.place.value_or(i); place != i)
+      mismatches.add("\"", name, "\" is its parameter ", place, ", this optimizer's parameter ", i,
+                     ", and its state is of all parameters in their order");
     by_position.state[i] = found->second.state;
   }
   for (const auto& [name, parameter] : saved.parameters)

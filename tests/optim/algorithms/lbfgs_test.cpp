@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "halftape/tests/support/close.h"
+#include "halftape/tests/support/message.h"
 #include "halftape/tests/support/temp_folder.h"
 #include "halftape/tests/support/vectors.h"
 
@@ -234,6 +235,49 @@ TEST_CASE("a saved L-BFGS state of other parameters is refused, and nothing chan
                        doctest::Contains("\"d\" of parameter 0 is float32 [16], expected float64"),
                        Error);
   CHECK(two.state_of(wide.params[0]).empty());
+}
+
+TEST_CASE("a state of L-BFGS by name is refused where the parameters have another order") {
+  using Named = OrderedDict<std::string, Tensor>;
+  const testing::TempFolder folder;
+  const auto path = folder.path() / "run.safetensors";
+  nn::Linear model(2, 1), other(2, 1);
+  const auto group = [](nn::Linear& m, bool swapped) {
+    const Named both{{"weight", m->weight}, {"bias", m->bias}};
+    const Named turned{{"bias", m->bias}, {"weight", m->weight}};
+    return std::vector<optim::OptimizerParamGroup>{{swapped ? turned : both}};
+  };
+  LBFGS one(group(model, false)), same(group(other, false)), swapped(group(other, true));
+  TrainState saved, alike, turned;
+  saved.add("model", model), alike.add("model", other), turned.add("model", other);
+  saved.add("optimizer", one), alike.add("optimizer", same), turned.add("optimizer", swapped);
+  saved.save(path);
+  turned.load(path);  // nothing is kept yet
+  swapped.load_state_dict(one.named_state_dict());
+  one.step([&] {
+    one.zero_grad();
+    const Tensor loss = (model->forward(ones({1, 2})) - 3).square().sum();
+    loss.backward();
+    return loss;
+  });
+  const auto by_name = one.named_state_dict();
+  CHECK(testing::has(
+      testing::message([&] { swapped.load_state_dict(by_name); }),
+      "\"bias\" is its parameter 1, this optimizer's parameter 0, and its state is of all"));
+  same.load_state_dict(by_name);
+  saved.save(path);
+  const std::string said = testing::message([&] { turned.load(path); });
+  CHECK(testing::has(said,
+                     "expected the parameter \"model.weight\" as number 1, found it as "
+                     "number 0, and the state fits one order of the parameters alone"));
+  alike.load(path);
+  auto former = safetensors::read_file(path);  // a file that does not tell the order
+  for (const char* name : {"weight", "bias"})
+    CHECK(former.metadata.erase(std::string("optimizer.place.model.") + name) == 1);
+  safetensors::save_file(former.tensors, path, former.metadata);
+  alike.load(path);
+  CHECK(testing::same_bits(Tensor(same.state_of(other->weight).at("d")),
+                           Tensor(one.state_of(model->weight).at("d"))));
 }
 
 TEST_CASE("L-BFGS trains 16-bit parameters with vectors in float32, in a region of autocast too") {
