@@ -292,7 +292,10 @@ OptimizerState Optimizer::state_dict() const {
   check_whole();
   OptimizerState saved;
   saved.ordered = state_is_ordered();
-  for (const OptimizerParamGroup& group : groups_) saved.groups.push_back(group.to_map());
+  for (const OptimizerParamGroup& group : groups_) {
+    saved.groups.push_back(group.to_map());
+    saved.group_sizes.push_back(group.params().size());
+  }
   for (const Tensor& p : parameters_of(groups_)) {
     ParamState& copy = saved.state.emplace_back();
     for (const auto& [key, value] : state_of(p)) copy[key] = value.clone();
@@ -326,6 +329,10 @@ void Optimizer::load(const OptimizerState& saved, const std::function<std::strin
   std::map<const detail::TensorImpl*, ParamState> loaded;
   size_t i = 0;
   for (size_t g = 0; g < std::min(groups_.size(), saved.groups.size()); ++g) {
+    const size_t size = groups_[g].params().size();
+    if (g < saved.group_sizes.size() && saved.group_sizes[g] != size)
+      mismatches.add("its group ", g, " has ", saved.group_sizes[g],
+                     " parameters, this optimizer's ", size);
     std::map<std::string, double> numbers = saved.groups[g];
     const auto initial = numbers.extract(kInitialLr);
     initial_lrs.push_back(initial ? std::optional(initial.mapped()) : std::nullopt);

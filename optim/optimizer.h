@@ -136,6 +136,7 @@ using ParamState = std::map<std::string, Array, std::less<>>;
 struct OptimizerState {
   std::vector<std::map<std::string, double>> groups;  // of each group: to_map()
   std::vector<ParamState> state;
+  std::vector<size_t> group_sizes = {};  // of each group: its parameters; empty: not known
   bool ordered = false;  // it fits no other order of the parameters, as that of LBFGS
 };
 

@@ -1,6 +1,11 @@
 #include "halftape/io/run/optimizer_archive.h"
 
+#include <cmath>
+
 namespace halftape::serialize {
+namespace {
+constexpr auto kSize = "params";
+}
 
 void write(OutputArchive& archive, const optim::Optimizer& optimizer) {
   const optim::OptimizerState saved = optimizer.state_dict();
@@ -8,6 +13,7 @@ void write(OutputArchive& archive, const optim::Optimizer& optimizer) {
   for (size_t i = 0; i < saved.groups.size(); ++i) {
     OutputArchive options;
     for (const auto& [name, value] : saved.groups[i]) options.write(name, SavedValue(value));
+    options.write(kSize, SavedValue(static_cast<double>(saved.group_sizes[i])));
     groups.write(std::to_string(i), options);
   }
   for (size_t i = 0; i < saved.state.size(); ++i) {
@@ -30,6 +36,12 @@ void read(InputArchive& archive, optim::Optimizer& optimizer) {
       SavedValue value;
       part.read(name, value);
       options[name] = value.toDouble();
+    }
+    if (const auto size = options.extract(kSize)) {
+      const double n = size.mapped();
+      HALFTAPE_CHECK(n >= 0 && n <= 0x1p53 && n == std::floor(n), "optimizer: the archive's group ",
+                     i, " has ", n, " parameters, expected a whole number from 0 on");
+      saved.group_sizes.push_back(static_cast<size_t>(n));
     }
   }
   for (size_t i = 0; state.try_read(std::to_string(i), part); ++i) {

@@ -83,6 +83,39 @@ TEST_CASE("an optimizer that was loaded from a file or stream steps as the one t
   }
 }
 
+TEST_CASE("an optimizer refuses a state whose groups have other sizes") {
+  const Tensor p = ones({2}, requires_grad()), q = ones({2}, requires_grad());
+  const Tensor r = ones({2}, requires_grad());
+  const auto groups = [](TensorList a, TensorList b) {
+    using Group = optim::OptimizerParamGroup;
+    return std::vector{Group(std::move(a), optim::SGDOptions(0.1).clone()),
+                       Group(std::move(b), optim::SGDOptions(0.2).clone())};
+  };
+  optim::SGD one(groups({p, q}, {r})), same(groups({p, q}, {r})), other(groups({p}, {q, r}));
+  for (optim::SGD* into : {&other, &same}) {
+    CAPTURE(into == &same);
+    std::stringstream stream;
+    save(one, stream);
+    optim::OptimizerState state = one.state_dict();
+    const std::string by_archive = message([&] { load(*into, stream); });
+    const std::string by_state = message([&] { into->load_state_dict(state); });
+    for (const std::string& said : {by_archive, by_state}) {
+      CHECK(said.empty() == (into == &same));
+      for (const char* what : {"its group 0 has 2 parameters, this optimizer's 1",
+                               "its group 1 has 1 parameters, this optimizer's 2"})
+        CHECK(has(said, what) == (into == &other));
+    }
+    state.group_sizes.clear();  // as one that was made by hand
+    into->load_state_dict(state);
+  }
+  serialize::OutputArchive out;
+  one.save(out);
+  out.write("groups.0.params", autograd::SavedValue(0.5));
+  std::stringstream broken;
+  out.save_to(broken);
+  CHECK(has(message([&] { load(one, broken); }), "group 0 has 0.5 parameters, expected a whole"));
+}
+
 TEST_CASE("an optimizer refuses a state of other parameters and a file of something else") {
   const nn::Linear a(3, 2), other(4, 2);
   optim::SGD from(a->parameters(), optim::SGDOptions(0.1).momentum(0.9)),
