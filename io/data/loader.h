@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "halftape/autograd/tape/grad_mode.h"
 #include "halftape/autograd/tape/policy.h"
 #include "halftape/core/check.h"
 #include "halftape/core/machine/flush_denormal.h"
@@ -67,7 +68,8 @@ struct WorkerException : public Error {
 
 /// The base of loaders: iteration, workers, and loading ahead. With enforce_ordering, batches and
 /// their order are the same for any number of workers, unless these share a stateful dataset. The
-/// dataset runs without the caller's autocast. Without workers, its exceptions are not wrapped.
+/// dataset runs without the caller's autocast, and records operations if the caller does. Without
+/// workers, its exceptions are not wrapped.
 template <class Dataset, class Batch, class BatchRequest>
 class DataLoaderBase {
  public:
@@ -181,8 +183,10 @@ class DataLoaderBase {
 
   struct Job {
     size_t sequence_number = 0;
-    std::optional<BatchRequest> request;              // without: the worker ends
-    uint32_t flush = halftape::detail::flush_bits();  // of the thread that draws it
+    std::optional<BatchRequest> request;  // without: the worker ends
+    // Of the thread that draws it:
+    uint32_t flush = halftape::detail::flush_bits();
+    bool inference = InferenceMode::is_enabled(), grad = GradMode::is_enabled();
   };
   struct Result {
     size_t sequence_number = 0;
@@ -211,6 +215,8 @@ class DataLoaderBase {
       Result result{.sequence_number = job.sequence_number, .batch = {}, .exception = {}};
       try {
         const halftape::detail::FlushAs caller(job.flush);
+        const InferenceMode inference(job.inference);
+        const AutoGradMode grad(job.grad);
         result.batch = load(dataset, *std::move(job.request));
       } catch (...) {
         result.exception = std::current_exception();

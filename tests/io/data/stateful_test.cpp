@@ -81,6 +81,36 @@ TEST_CASE("a dataset computes in the same dtypes in the caller's thread and in a
   CHECK(matmul(ones({2, 2}), ones({2, 2})).dtype() == kBFloat16);
 }
 
+TEST_CASE("a dataset records operations where the caller does, also in a worker") {
+  struct Products : datasets::Dataset<Products, Tensor> {
+    Tensor get(size_t) override { return weight * 2; }
+    std::optional<size_t> size() const override { return 2; }
+    Tensor weight = ones({2}).requires_grad_();
+  };
+  for (const size_t workers : {0, 2}) {
+    CAPTURE(workers);
+    const auto loader = make_data_loader(Products(), DataLoaderOptions(1).workers(workers));
+    const auto check = [&](bool recorded, bool inference) {
+      for (const auto& batch : *loader) {
+        CHECK(batch[0].requires_grad() == recorded);
+        CHECK(batch[0].is_inference() == inference);
+      }
+    };
+    check(true, false);
+    {
+      const NoGradGuard no_grad;
+      check(false, false);
+    }
+    {
+      const InferenceMode mode;
+      check(false, true);
+      const AutoGradMode grad(true);
+      check((ones({1}).requires_grad_() * 2).requires_grad(), true);
+    }
+    check(true, false);
+  }
+}
+
 TEST_CASE("a stateful dataset's loader refuses drop_last, which it could not keep") {
   struct Endless : datasets::StatefulDataset<Endless, int> {
     std::optional<int> get_batch(size_t) override { return 1; }
