@@ -89,7 +89,7 @@ class DataLoaderBase {
                    "Attempted to get a new DataLoader iterator while another iterator is not yet "
                    "exhausted");
     drop_prefetched();
-    if (!std::exchange(resumed_, false)) {
+    if (!resumed_) {
       if (std::exchange(in_epoch_, false)) ++epoch_;
       rewind();
     }
@@ -174,7 +174,7 @@ class DataLoaderBase {
   Position position_;  // after the batch that was passed on last
   size_t epoch_ = 0;
   bool in_epoch_ = false;  // a batch of it has been asked for, and its end not been seen
-  bool resumed_ = false;   // the next begin() continues an epoch
+  bool resumed_ = false;   // begin() continues an epoch, of which no batch has been asked for
   bool over_ = false;      // nothing more before begin()
 
  private:
@@ -229,6 +229,7 @@ class DataLoaderBase {
   std::optional<Batch> next() {
     if (over_) return std::nullopt;
     in_epoch_ = true;
+    resumed_ = false;
     std::optional<Batch> batch = options_.workers == 0 ? load_now() : await();
     if (!batch) {
       over_ = true;

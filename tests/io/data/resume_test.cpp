@@ -346,6 +346,25 @@ TEST_CASE("an epoch that is chosen before begin() is part of a loader's state") 
   }
 }
 
+TEST_CASE("a begin that fetches nothing leaves a loaded epoch to the next one") {
+  for (const size_t workers : {0, 4}) {
+    CAPTURE(workers);
+    auto loader = loader_of(samplers::RandomSampler(kSize, kSeed), workers, false);
+    auto i = loader->begin();
+    *i;
+    const auto saved = loader->state_dict();
+    const auto second = *++i;
+    auto resumed = loader_of(samplers::RandomSampler(kSize), workers, false);
+    resumed->load_state_dict(saved);
+    resumed->begin();
+    CHECK(resumed->state_dict() == saved);
+    auto j = resumed->begin();
+    CHECK(*j == second);
+    CHECK(std::distance(j, resumed->end()) == 3);
+    CHECK(resumed->epoch() == 1);
+  }
+}
+
 TEST_CASE("an iterator from before a loaded state takes no batch of the loop after it") {
   for (const size_t workers : {0, 4}) {
     auto loader = loader_of(samplers::SequentialSampler(kSize), workers, false);
