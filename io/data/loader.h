@@ -333,8 +333,14 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
   /// The position of the loop: after the last batch that it got, whatever was loaded ahead. A
   /// loader with the same dataset and sampler continues with the next batch, with any number of
   /// workers; a state that was saved with an epoch's last batch gives an epoch without any more.
-  /// Throws in an epoch whose batches several workers pass on out of order.
+  /// Throws in an epoch whose batches several workers pass on out of order, and in one of a
+  /// StreamDataset, which alone knows where it stands.
   StateDict state_dict() const {
+    constexpr bool of_stream = std::is_convertible_v<typename Base::BatchRequestType, size_t>;
+    HALFTAPE_CHECK(!this->in_epoch_ || !of_stream,
+                   "state_dict: this loader asks its dataset for numbers of examples, and how far "
+                   "these have come is not known here; save between epochs, or have a sampler of "
+                   "indices");
     HALFTAPE_CHECK(
         !this->in_epoch_ || this->options_.enforce_ordering || this->options_.workers < 2,
         "state_dict: with enforce_ordering(false) the batches so far are not the first "

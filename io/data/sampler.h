@@ -244,7 +244,8 @@ struct BatchSize : public CustomBatchRequest {
   size_t size_;
 };
 
-/// Batch sizes, until an epoch's number of examples has been asked for.
+/// Batch sizes, until an epoch's number of examples has been asked for. save() does not write how
+/// far the stream is: a run that goes on has to bring it there.
 class StreamSampler : public detail::Counter<BatchSize> {
  public:
   explicit StreamSampler(size_t epoch_size) : Counter(epoch_size) {}

@@ -111,6 +111,24 @@ TEST_CASE("a dataset records operations where the caller does, also in a worker"
   }
 }
 
+TEST_CASE("the loader of a stream has a state between epochs alone") {
+  struct Stream : datasets::StreamDataset<Stream, int> {
+    int get_batch(size_t n) override { return at += static_cast<int>(n); }
+    std::optional<size_t> size() const override { return {}; }
+    int at = 0;
+  };
+  for (const size_t workers : {0, 2}) {
+    const auto loader = make_data_loader(Stream(), samplers::StreamSampler(6),
+                                         DataLoaderOptions(2).workers(workers));
+    auto i = loader->begin();
+    CHECK(loader->state_dict().at("in_epoch") == 0);
+    *i;
+    CHECK_REFUSED(loader->state_dict(), "save between epochs, or have a sampler of indices");
+    while (i != loader->end()) ++i;
+    CHECK(loader->state_dict().at("epoch") == 1);
+  }
+}
+
 TEST_CASE("a stateful dataset's loader refuses drop_last, which it could not keep") {
   struct Endless : datasets::StatefulDataset<Endless, int> {
     std::optional<int> get_batch(size_t) override { return 1; }
