@@ -216,6 +216,7 @@ class DistributedBatchSampler : public Sampler<> {
     const auto batch = sampler_.next(batch_size * num_replicas_);
     if (!batch) return std::nullopt;
     was_whole_ = batch->size() == batch_size * num_replicas_;
+    if constexpr (requires { sampler_.was_whole(); }) was_whole_ &= sampler_.was_whole();
     auto part = detail::part_of(*batch, num_replicas_, rank_, allow_duplicates_);
     if (part.empty()) return std::nullopt;  // the epoch's last examples are too few
     return part;

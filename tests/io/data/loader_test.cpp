@@ -113,6 +113,13 @@ TEST_CASE("drop_last drops what is no whole batch of all ranks, whatever their n
                                      DataLoaderOptions(8 / replicas).drop_last(true));
       for (int round = 0; round < 2; ++round) CHECK(epoch(*loader).size() == examples / 8);
     }
+  for (const size_t examples : {15, 16, 17}) {
+    samplers::DistributedBatchSampler<SequentialSampler> half(SequentialSampler(examples), 2, 0);
+    auto loader = make_data_loader(Tens(examples),
+                                   samplers::DistributedBatchSampler<decltype(half)>(half, 2, 0),
+                                   DataLoaderOptions(2).drop_last(true));
+    CHECK(epoch(*loader).size() == examples / 8);
+  }
 }
 
 TEST_CASE("a loader without a sampler shuffles, and takes the dataset's size") {
