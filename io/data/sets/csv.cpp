@@ -150,35 +150,44 @@ class Reader {
   std::vector<std::string_view> fields_;
 };
 
+/// Throws unless each value of the column is one of the dtype. `what` and `option` name it and its
+/// dtype's option.
+void check_fits(const Table& table, int64_t column, Dtype dtype, const std::string& name,
+                const char* what, const char* option) {
+  if (is_floating_point(dtype)) return;
+  const auto [least, most] = visit(dtype, []<class T>(Type<T>) {
+    return std::pair(static_cast<double>(std::numeric_limits<T>::lowest()),
+                     static_cast<double>(std::numeric_limits<T>::max()));
+  });
+  const std::vector<double> values = table.values.select(1, column).to(kFloat64).to_vector();
+  for (size_t row = 0; row < values.size(); ++row) {
+    const double value = values[row];
+    const bool whole = value == std::floor(value),
+               fits = value >= least && value <= most && std::abs(value) < 0x1p53;
+    if (whole && fits) continue;
+    const std::string why = whole ? " is not in the range of " +
+                                        std::string(halftape::name(dtype)) + ", or not below 2^53"
+                                  : std::string(" is no whole number; use ") + option;
+    // A caller may have chosen among the rows, and then their lines are not known.
+    const std::string place = table.lines.size() == values.size()
+                                  ? "line " + std::to_string(table.lines[row])
+                                  : "row " + std::to_string(row) + ", counted from 0";
+    fail_file("csv", name, place, ", column ", column + 1, ": the ", what, " ", value, why);
+  }
+}
+
 datasets::LabelledTensors split_off_target(const Table& table, const CSVOptions& options,
                                            const std::string& name) {
   const int64_t target = table.index(options.target());
   if (table.values.size(1) < 2)
     fail_file("csv", name, "one column is not data and target; read_csv() gives it as a tensor");
-  const Tensor targets = table.values.select(1, target);
-  const Dtype dtype = options.target_dtype();
-  if (!is_floating_point(dtype)) {
-    const auto [least, most] = visit(dtype, []<class T>(Type<T>) {
-      return std::pair(static_cast<double>(std::numeric_limits<T>::lowest()),
-                       static_cast<double>(std::numeric_limits<T>::max()));
-    });
-    const std::vector<double> values = targets.to(kFloat64).to_vector();
-    for (size_t row = 0; row < values.size(); ++row) {
-      const double value = values[row];
-      const bool whole = value == std::floor(value),
-                 fits = value >= least && value <= most && std::abs(value) < 0x1p53;
-      if (whole && fits) continue;
-      const std::string why = whole ? " is not in the range of " +
-                                          std::string(halftape::name(dtype)) + ", or not below 2^53"
-                                    : " is no whole number; use target_dtype(kFloat32)";
-      // A caller may have chosen among the rows, and then their lines are not known.
-      const std::string place = table.lines.size() == values.size()
-                                    ? "line " + std::to_string(table.lines[row])
-                                    : "row " + std::to_string(row) + ", counted from 0";
-      fail_file("csv", name, place, ", column ", target + 1, ": the target ", value, why);
-    }
-  }
+  for (int64_t c = 0; c < table.values.size(1); ++c)
+    if (c == target)
+      check_fits(table, c, options.target_dtype(), name, "target", "target_dtype(kFloat32)");
+    else
+      check_fits(table, c, options.dtype(), name, "value", "dtype(kFloat32)");
   const Tensor data = cat({table.values.slice(1, 0, target), table.values.slice(1, target + 1)}, 1);
+  const Tensor targets = table.values.select(1, target);
   return datasets::LabelledTensors(data.to(options.dtype()),
                                    targets.to(options.target_dtype()).contiguous());
 }

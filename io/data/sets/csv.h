@@ -22,8 +22,9 @@ struct CSVOptions {
   HALFTAPE_ARG(char, separator) = ',';
   /// The column that datasets use as the target; the others are the data.
   HALFTAPE_ARG(Column, target) = -1;
+  /// Of the data. One of integers needs whole numbers in its range.
   HALFTAPE_ARG(Dtype, dtype) = kFloat32;
-  /// kInt64 for class numbers: then each must be whole.
+  /// The same of the target: kInt64 for class numbers.
   HALFTAPE_ARG(Dtype, target_dtype) = kFloat32;
 };
 

@@ -209,6 +209,23 @@ TEST_CASE("targets that cannot be are refused with the file's name") {
             "found a folder"));
 }
 
+TEST_CASE("data of an integer dtype are whole numbers in its range or are refused") {
+  const auto message = [](const std::string& rows, Dtype dtype) {
+    return halftape::testing::message<DataError>(
+        [&] { datasets::CSV(parse_csv("a,y,b\n" + rows), CSVOptions().target("y").dtype(dtype)); });
+  };
+  CHECK(has(message("1,0.5,2\n3,4,1.5\n", kInt64),
+            "table: line 3, column 3: the value 1.5 is no whole number; use dtype(kFloat32)"));
+  CHECK(has(message("nan,0,2\n", kInt64), "line 2, column 1: the value nan is no whole number"));
+  CHECK(has(message("1e30,0,2\n", kInt64), "value 1e+30 is not in the range of int64"));
+  CHECK(has(message("1,0,300\n", kUInt8), "column 3: the value 300 is not in the range of uint8"));
+  CHECK(has(message("-1,0,0\n", kUInt8), "column 1: the value -1 is not in the range of uint8"));
+  datasets::CSV set(parse_csv("a,y,b\n255,0.5,0\n"), CSVOptions().target("y").dtype(kUInt8));
+  CHECK(set.data().to_vector() == std::vector<double>{255, 0});
+  CHECK(set.data().dtype() == kUInt8);
+  CHECK(set.targets().to_vector() == std::vector<double>{0.5});
+}
+
 TEST_CASE("the targets of a table that was cut, or has no lines, are checked where they stand") {
   Table table = parse_csv("a,b,c,y\n1,2,3,0\n4,5,6,1.5\n");
   table.values = table.values.slice(1, 2, 4);
