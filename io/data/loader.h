@@ -332,9 +332,10 @@ class StatelessDataLoader : public DataLoaderBase<Dataset, typename Dataset::Bat
 
   /// The position of the loop: after the last batch that it got, whatever was loaded ahead. A
   /// loader with the same dataset and sampler continues with the next batch, with any number of
-  /// workers; a state that was saved with an epoch's last batch gives an epoch without any more.
-  /// Throws in an epoch whose batches several workers pass on out of order, and in one of a
-  /// StreamDataset, which alone knows where it stands.
+  /// workers; a state that was saved with an epoch's last batch gives an epoch without any more,
+  /// and one that was saved after a loop was left early the rest of that epoch. Throws in an epoch
+  /// whose batches several workers pass on out of order, and in one of a StreamDataset, which alone
+  /// knows where it stands.
   StateDict state_dict() const {
     constexpr bool of_stream = std::is_convertible_v<typename Base::BatchRequestType, size_t>;
     HALFTAPE_CHECK(!this->in_epoch_ || !of_stream,

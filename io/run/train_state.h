@@ -33,7 +33,8 @@ namespace halftape {
 /// another order.
 ///
 /// Not saved, and needed unchanged to resume: the program, its options and data, and on a GPU the
-/// device.
+/// device. Not saved either: gradients. A run that adds up those of several batches for one step
+/// saves after the step.
 class TrainState {
  public:
   using Numbers = std::map<std::string, double>;

@@ -154,7 +154,9 @@ class ChunkDataset final
 
   /// Where get_batch() stands, exactly: the samplers' states, and how many examples of the chunk
   /// were given. After get_batch() has told of an epoch's end, it is the beginning of the next
-  /// one. The entries of the chunk sampler keep their own names.
+  /// one. A loader's workers ask ahead: saved in its loop, the position lies beyond batches that
+  /// the loop has yet to get; with workers(0) it is exact. The entries of the chunk sampler keep
+  /// their own names.
   void save(serialize::OutputArchive& archive) const override {
     const std::lock_guard one_at_a_time(asking_);
     write_position(archive);
