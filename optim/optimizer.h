@@ -313,6 +313,8 @@ class Optimizer {
   /// called(i) names parameter i in errors; `mismatches` holds what is wrong already.
   void load(const OptimizerState& saved, const std::function<std::string(size_t)>& called,
             Mismatches& mismatches);
+  struct Loaded;
+  void put_in_place(Loaded& loaded);
   const uint64_t id_;
   std::shared_ptr<const void> alive_ = std::make_shared<char>();
   std::vector<OptimizerParamGroup> groups_;

@@ -33,6 +33,9 @@ inline constexpr NumberRange kBelowOne{0, 1};
 inline constexpr NumberRange kFraction{0, 1, true, true};
 inline constexpr NumberRange kPositiveFraction{0, 1, false, true};
 
+/// The name under which a group's rate before any schedule is saved.
+inline constexpr auto kInitialLr = "initial_lr";
+
 /// A list of named numbers, each with a way to set it.
 class StateFields {
  public:
