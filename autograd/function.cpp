@@ -4,7 +4,6 @@
 
 #include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/ops/layout/view.h"
-#include "halftape/autograd/tape/implicit_one.h"
 #include "halftape/autograd/tape/record.h"
 
 namespace halftape::autograd {
@@ -118,9 +117,10 @@ Grads FunctionNode::vjp(Grads g) {
   g.resize(1 + others.size());
   for (size_t i = 0; i < g.size(); ++i) {
     const Output& o = output(static_cast<uint32_t>(i));
-    if (g[i].defined())
-      g[i] = writable(g[i]);
-    else if (context.materialize_ && given_[i])
+    // A rule may write to its gradient, and one number may be all's: the 1 of every pass, a scale.
+    if (g[i].defined() && g[i].numel() == 1 && !g[i].unique())
+      g[i] = g[i].clone();
+    else if (!g[i].defined() && context.materialize_ && given_[i])
       g[i] = zeros(o.shape, TensorOptions(o.dtype).device(o.device));
   }
   const auto& carried = context.policy_of_backward;

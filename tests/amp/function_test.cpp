@@ -313,3 +313,21 @@ TEST_CASE("a CastRecorder that outlives its rule or ends in one records nothing 
                        own.emplace(outside);
                      });
 }
+
+TEST_CASE("a rule that writes into the gradient of a scaled loss leaves the scale alone") {
+  struct Doubles : autograd::Function<Doubles> {
+    static Tensor forward(AutogradContext*, const Tensor& x) { return x.clone(); }
+    static variable_list backward(AutogradContext*, variable_list g) { return {g[0].mul_(2)}; }
+  };
+  amp::GradScaler scaler({.init_scale = 8});
+  const Tensor w = ones({}, requires_grad());
+  optim::SGD optimizer({w}, optim::SGDOptions(1));
+  scaler.scale(w * 1).backward();
+  scaler.step(optimizer);
+  scaler.update();
+  optimizer.zero_grad();
+  (void)scaler.factor();
+  scaler.scale(Doubles::apply(w)).backward();
+  CHECK(scaler.get_scale() == 8);
+  CHECK(w.grad().item() == 16);
+}
