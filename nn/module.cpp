@@ -216,7 +216,7 @@ namespace {
 void check_whole_copy(const Module& copy, const Module& original) {
   HALFTAPE_CHECK(typeid(copy) == typeid(original), "clone: a copy of ", original.name(),
                  " would be a ", copy.name(), " alone; derive it from nn::Cloneable<",
-                 original.name(), ", ", copy.name(), "Impl>, or override Module::clone in it");
+                 original.name(), ", its base>, or override Module::clone in it");
 }
 }  // namespace
 
