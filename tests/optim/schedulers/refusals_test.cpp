@@ -296,3 +296,18 @@ TEST_CASE("schedules nest 500 deep, and no deeper") {
                        doctest::Contains("nested more than 500 deep"), Error);
   CHECK_THROWS_AS(SequentialLR(optimizer, LRSchedulers{nested}, {}), Error);
 }
+
+TEST_CASE("a cosine that returns to a rate of 0 does not fall below it") {
+  for (const int64_t T_max : {2, 3, 4, 5, 6, 7, 8, 10, 11}) {
+    CAPTURE(T_max);
+    Tensor w = zeros({1}, requires_grad());
+    SGD optimizer({w}, SGDOptions(0));
+    CosineAnnealingLR schedule(optimizer, T_max, 0.01);
+    for (int64_t epoch = 0; epoch < 6 * T_max; ++epoch) {
+      w.sum().backward();
+      optimizer.step();
+      schedule.step();
+    }
+    CHECK(optimizer.param_groups()[0].options().get_lr() == doctest::Approx(0));
+  }
+}
