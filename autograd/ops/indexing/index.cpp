@@ -117,7 +117,7 @@ Tensor scatter_prod(const Tensor& x, int dim, const Tensor& index, const Tensor&
 template <class Op>
 Tensor scatter_extremum(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                         IndexUse use) {
-  const Tensor best = reduced_into<Op>(x, dim, index, src, use);
+  Tensor best = reduced_into<Op>(x, dim, index, src, use);
   if (!records({&x, &src})) return best;
   return record(use.op, best.array(), {&x, &src},
                 [dim, x = Saved(x), src = Saved(src), index = Saved(index), best = Saved(best)](
