@@ -130,7 +130,7 @@ void save_optimizer(const std::string& name, const Groups& groups, const Names& 
   const std::vector<Tensor> parameters = optim::parameters_of(groups);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::string& parameter = names.at(parameters[i].impl());
-    if (state.ordered) draft.metadata[name + ".place." + parameter] = std::to_string(i);
+    if (state.ordered) draft.metadata[(name + ".place.").append(parameter)] = std::to_string(i);
     std::string prefix = state_of + parameter;
     prefix += '.';
     for (const auto& [key, value] : state.state[i])
@@ -160,7 +160,7 @@ void compare_optimizer(const std::string& name, const Groups& groups, const Name
   const std::vector<Tensor> parameters = optim::parameters_of(groups);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const std::string &parameter = names.at(parameters[i].impl()), number = std::to_string(i);
-    const auto found = saved.metadata.find(name + ".place." + parameter);
+    const auto found = saved.metadata.find((name + ".place.").append(parameter));
     if (found != saved.metadata.end() && found->second != number)
       differ("the parameter", parameter,
              " as number " + number + ", found it as number " + found->second +
