@@ -84,8 +84,9 @@ function(halftape_cpu_level level kernels)
   endif()
   set(target halftape_cpu_${level})
   add_library(${target} OBJECT ${kernels})
-  # g++ keeps unique symbols global, and takes what its own headers leave undefined for a mistake.
-  halftape_cpu_kernels(${target} ${target} ${ARGN}
+  # g++ keeps unique symbols global, and takes what its own headers leave undefined for a mistake. GNU's tools make one object of
+  # the level now, which link-time optimization would put off.
+  halftape_cpu_kernels(${target} ${target} ${ARGN} -fno-lto
     "$<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique;-Wno-psabi;-Wno-uninitialized;-Wno-maybe-uninitialized>")
   set(object ${PROJECT_BINARY_DIR}/${target}.o)
   add_custom_command(
