@@ -67,6 +67,16 @@ set(alone ${work}/alone)
 step(${CMAKE_COMMAND} -S ${root} -B ${alone} -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${CXX} -D HALFTAPE_HARDEN=ALL -D HALFTAPE_CUDA=OFF
      -D HALFTAPE_GLOO=OFF -D HALFTAPE_BUILD_TESTS=OFF -D HALFTAPE_BUILD_SAMPLES=OFF -D HALFTAPE_BUILD_BENCHMARKS=OFF)
 
+# With a generator of several configurations what is installed has a folder for each, and its run path holds there.
+if(GENERATOR STREQUAL Ninja)
+  step(${CMAKE_COMMAND} -S ${root} -B ${work}/several -G "Ninja Multi-Config" -D CMAKE_CXX_COMPILER=${CXX} -D BUILD_SHARED_LIBS=ON
+       -D HALFTAPE_CUDA=OFF -D HALFTAPE_BUILD_TESTS=OFF -D HALFTAPE_BUILD_BENCHMARKS=OFF)
+  file(READ ${work}/several/CMakeFiles/impl-Release.ninja rules)
+  if(NOT rules MATCHES "build Release/bin/halftape-lab:" OR NOT rules MATCHES "build Release/[^ \n]*/libhalftape[.]so")
+    message(FATAL_ERROR "what is installed does not lie in folders of its configuration")
+  endif()
+endif()
+
 # pkg-config, where it is. A folder's name with a space does not pass through it unquoted, so a link leads there. What the static
 # library needs, it says to --static, and without it where there is no shared one, as in the build above.
 find_program(PKG_CONFIG pkg-config)
