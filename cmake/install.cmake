@@ -14,10 +14,15 @@ install(DIRECTORY core autograd nn optim amp io distributed DESTINATION ${CMAKE_
         FILES_MATCHING PATTERN "*.h" PATTERN "*.inc" PATTERN gloo EXCLUDE)
 install(FILES cuda/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halftape/cuda COMPONENT development)
 
-configure_package_config_file(cmake/halftapeConfig.cmake.in ${PROJECT_BINARY_DIR}/halftapeConfig.cmake INSTALL_DESTINATION ${package}
-                              PATH_VARS CMAKE_INSTALL_LIBDIR)
+# For find_package() in an install, and in this build folder (cmake/torch_compat.cmake).
+set(HALFTAPE_PARTS ${CMAKE_INSTALL_LIBDIR})
+configure_package_config_file(cmake/halftapeConfig.cmake.in ${PROJECT_BINARY_DIR}/installed/halftapeConfig.cmake
+                              INSTALL_DESTINATION ${package} PATH_VARS HALFTAPE_PARTS)
+set(HALFTAPE_PARTS ${HALFTAPE_LIBRARIES})
+configure_package_config_file(cmake/halftapeConfig.cmake.in ${PROJECT_BINARY_DIR}/halftapeConfig.cmake
+                              INSTALL_PREFIX ${PROJECT_BINARY_DIR} INSTALL_DESTINATION . PATH_VARS HALFTAPE_PARTS)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/halftapeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/halftapeConfig.cmake ${PROJECT_BINARY_DIR}/halftapeConfigVersion.cmake
+install(FILES ${PROJECT_BINARY_DIR}/installed/halftapeConfig.cmake ${PROJECT_BINARY_DIR}/halftapeConfigVersion.cmake
         DESTINATION ${package} COMPONENT development)
 
 # For pkg-config. The folders are relative to the file, so that an installation may be moved.
