@@ -29,7 +29,7 @@ target_link_options(halftape_sanitizers INTERFACE ${flags})
 # op's instructions.
 add_library(halftape_hardening INTERFACE)
 if(HALFTAPE_HARDEN AND NOT HALFTAPE_SANITIZE AND CMAKE_SYSTEM_NAME STREQUAL Linux)
-  set(optimized $<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo>>)
+  set(optimized $<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>)
   target_compile_options(halftape_warnings INTERFACE $<${optimized}:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
   target_link_options(halftape_warnings INTERFACE LINKER:-z,relro,-z,now,-z,noexecstack)
   target_compile_options(halftape_hardening INTERFACE

@@ -7,7 +7,7 @@
 
 #include "halftape/core/host_device.h"
 
-#if defined(__FAST_MATH__)
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "fast-math lets the compiler remove the checks for inf and NaN"
 #endif
 

@@ -135,7 +135,8 @@ endif()
 # What the language must offer is said in one sentence.
 file(GLOB_RECURSE header ${prefix}/*/halftape/halftape.h)
 cmake_path(GET header PARENT_PATH include)
-foreach(refused "-std=c++17: needs C\\+\\+20" "-fno-exceptions: compile without -fno-exceptions" "-fno-rtti: compile without -fno-rtti")
+foreach(refused "-std=c++17: needs C\\+\\+20" "-fno-exceptions: compile without -fno-exceptions" "-fno-rtti: compile without -fno-rtti"
+        "-ffinite-math-only: lets the compiler remove the checks for inf and NaN")
   string(REGEX MATCH "^([^:]+): (.+)$" matched "${refused}")
   set(option ${CMAKE_MATCH_1})
   set(sentence ${CMAKE_MATCH_2})
