@@ -4,6 +4,7 @@
 #include <string>
 
 #include "halftape/autograd/tape/value_watcher.h"
+#include "halftape/core/machine/shared.h"
 
 namespace halftape::autograd {
 
@@ -21,7 +22,7 @@ class AnomalyMode {
 
  private:
   enum class Mode : uint8_t { Off, Calls, NaN, Inf };
-  static inline std::atomic<Mode> mode{Mode::Off};
+  HALFTAPE_SHARED static inline std::atomic<Mode> mode{Mode::Off};
 };
 
 /// Switches AnomalyMode on for a scope.

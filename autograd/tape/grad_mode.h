@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "halftape/core/machine/region.h"
+#include "halftape/core/machine/shared.h"
 
 namespace halftape {
 
@@ -14,13 +15,13 @@ struct GradMode {
 
  private:
   friend class AutoGradMode;
-  static inline thread_local bool enabled = true;
+  HALFTAPE_SHARED static inline thread_local bool enabled = true;
 };
 
 /// Sets the switch for a scope. Scopes end in the thread that began them, the innermost first. One
 /// that ends while an inner one is open changes nothing for that one; one that is destroyed in
 /// another thread stays open in its own. Both warn, once per process. Likewise InferenceMode.
-class [[nodiscard]] AutoGradMode {
+class [[nodiscard]] HALFTAPE_SHARED AutoGradMode {
  public:
   [[nodiscard]] explicit AutoGradMode(bool on)
       : region_([&] { return Before{std::exchange(GradMode::enabled, on)}; }) {}
@@ -45,7 +46,7 @@ class [[nodiscard]] NoGradGuard : public AutoGradMode {
 /// Nothing is recorded while it lives, and tensors made meanwhile, but for views of others, can
 /// never be part of a graph: an op that would save one for its backward pass throws, and so does
 /// one that would change it outside the mode.
-class [[nodiscard]] InferenceMode {
+class [[nodiscard]] HALFTAPE_SHARED InferenceMode {
  public:
   [[nodiscard]] explicit InferenceMode(bool on = true)
       : grad_mode_(!on), region_([&] { return Before{std::exchange(enabled, on)}; }) {}
@@ -58,13 +59,13 @@ class [[nodiscard]] InferenceMode {
   struct Before {
     bool on;
   };
-  static inline thread_local bool enabled = false;
+  HALFTAPE_SHARED static inline thread_local bool enabled = false;
   AutoGradMode grad_mode_;
   Region<Before> region_;
 };
 
 namespace detail {
-inline std::atomic<bool> zero_grad_drops{true};
+HALFTAPE_SHARED inline std::atomic<bool> zero_grad_drops{true};
 }
 
 /// True, the default, if zero_grad() without an argument drops gradients, as LibTorch 2 does; false

@@ -14,6 +14,7 @@
 #include "halftape/autograd/tensor.h"
 #include "halftape/core/machine/free_list.h"
 #include "halftape/core/machine/scoped_value.h"
+#include "halftape/core/machine/shared.h"
 
 namespace halftape {
 
@@ -154,7 +155,7 @@ class Node : public RefCounted, public FreeListed {
   friend class Accumulate;
   static constexpr int32_t kReleased = -1;
   std::atomic<int32_t> runs_{0};  // that are in progress, of a node that saves; or kReleased
-  static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;
+  HALFTAPE_SHARED static inline thread_local const std::unordered_set<Node*>* wanted = nullptr;
   const char* name_;
   std::unique_ptr<Extras> extras_;
   Node* waiting_ = nullptr;  // the next node to be deleted

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "halftape/core/machine/shared.h"
+
 namespace halftape {
 
 class Array;
@@ -31,7 +33,7 @@ class OpWatcher {
   static void set_current(OpWatcher* w) { watcher.store(w, std::memory_order_release); }
 
  private:
-  static inline std::atomic<OpWatcher*> watcher{nullptr};
+  HALFTAPE_SHARED static inline std::atomic<OpWatcher*> watcher{nullptr};
 };
 
 /// Reports the scope of one op to the watcher.

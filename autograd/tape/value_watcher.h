@@ -4,12 +4,13 @@
 #include <atomic>
 
 #include "halftape/autograd/tape/node.h"
+#include "halftape/core/machine/shared.h"
 
 namespace halftape {
 
 namespace detail {
 /// How many look at the tape as it is written and run: ValueWatcher scopes, and anomaly mode.
-inline std::atomic<int> tape_watchers{0};
+HALFTAPE_SHARED inline std::atomic<int> tape_watchers{0};
 inline bool tape_is_watched() { return tape_watchers.load(std::memory_order_relaxed) > 0; }
 // Each calls the function of that name of this thread's watcher, if there is one.
 void show_made(const Node& node, const Array& value);

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstddef>
 
+#include "halftape/core/machine/shared.h"
+
 namespace halftape {
 
 /// Base of classes with such objects. A class with derived classes needs a virtual destructor.
@@ -11,7 +13,7 @@ struct FreeListed {
   static void operator delete(void* object, size_t size) noexcept;
   /// Throws in place of std::bad_alloc, once set: core/buffer.cpp knows what memory is in use.
   using OutOfMemory = void (*)(size_t bytes);
-  static inline constinit OutOfMemory out_of_memory = nullptr;
+  HALFTAPE_SHARED static inline constinit OutOfMemory out_of_memory = nullptr;
 };
 
 }  // namespace halftape

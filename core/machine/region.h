@@ -60,8 +60,9 @@ class Region {
     Open(State s, const void* of, Open* o) : before(std::move(s)), owner(of), outer(o) {}
   };
   // Without destructors: a guard may end after the thread's other variables, or at exit.
-  static inline constinit thread_local Open* innermost = nullptr;
-  static inline constinit std::atomic<Open*> lost{nullptr};  // what no thread will delete
+  HALFTAPE_SHARED static inline constinit thread_local Open* innermost = nullptr;
+  HALFTAPE_SHARED static inline constinit std::atomic<Open*> lost{
+      nullptr};  // what no thread will delete
   Open* open_;
 };
 
