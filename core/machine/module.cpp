@@ -9,24 +9,22 @@
 namespace halftape::detail {
 namespace {
 
+/// An address in the program, or in libhalftape.so.
+const void* here() { return reinterpret_cast<void*>(&here); }
+
 /// Where a part may lie, the likeliest place first. Only folders that are as hard to write to as
 /// this code itself: neither the current folder nor a search path of the system is among them.
 /// * The folder of the program, or of libhalftape.so.
 /// * PREFIX/lib for a program in PREFIX/bin, so that an installation may be moved as a whole.
 /// * The folders that the program's linker wrote into it, such as that of a build.
-/// Each of them may belong to somebody else: the folder beside a program in /tmp, or that of a
-/// build that was deleted and made again by another user. So the file must belong to the owner of
-/// this code, who is trusted already, or to root. Where that owner is unknown no place is safe.
-std::vector<std::filesystem::path> places_of(const std::string& library) {
-  const void* const here = reinterpret_cast<void*>(&places_of);
-  const std::filesystem::path code = os::place_of(here).file;
-  if (!code.is_absolute()) return {};
+std::vector<std::filesystem::path> places_of(const std::filesystem::path& code,
+                                             const std::string& library) {
   const std::filesystem::path beside = code.parent_path();
   std::vector<std::filesystem::path> all{beside / library};
   if (beside.filename() == "bin")
     all.push_back(beside.parent_path() / HALFTAPE_LIB_FOLDER / library);
-  for (const std::filesystem::path& folder : os::run_path_of(here)) all.push_back(folder / library);
-  std::erase_if(all, [&](const auto& file) { return !os::is_as_safe_as(file, code); });
+  for (const std::filesystem::path& folder : os::run_path_of(here()))
+    all.push_back(folder / library);
   return all;
 }
 
@@ -36,7 +34,7 @@ std::string find_module(const Module& module, std::string& why_not) {
   std::string variable = "HALFTAPE_" + module.name + "_LIBRARY";
   for (char& c : variable)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  if (const char* said = os::secure_environment(variable.c_str())) {
+  if (const char* said = os::secure_environment(variable.c_str()); said && *said) {
     std::error_code unreadable;
     const std::filesystem::path file = std::filesystem::absolute(said, unreadable);
     if (std::filesystem::is_regular_file(file, unreadable)) return file.string();
@@ -47,8 +45,24 @@ std::string find_module(const Module& module, std::string& why_not) {
     why_not = module.without;
     return "";
   }
-  const std::vector<std::filesystem::path> all = places_of(library);
-  if (!all.empty()) return all.front().string();
+  // A place may belong to somebody else: the folder beside a program in /tmp, or that of a build
+  // that was deleted and made again by another user. So the file must belong to the owner of this
+  // code, who is trusted already, or to root. Where that owner is unknown no place is safe.
+  const std::filesystem::path code = os::place_of(here()).file;
+  if (code.is_absolute()) {
+    std::error_code unreadable;
+    std::filesystem::path refused;
+    for (const std::filesystem::path& file : places_of(code, library)) {
+      if (os::is_as_safe_as(file, code)) return file.string();
+      if (refused.empty() && exists(symlink_status(file, unreadable))) refused = file;
+    }
+    if (!refused.empty()) {
+      why_not = module.what + " is not loaded from " + refused.string() +
+                ": it must be a file of root or of the owner of " + code.string() +
+                ", that not everybody may write; if you trust it, " + variable + " names it";
+      return "";
+    }
+  }
   why_not = module.what + " is not installed: " + library +
             " lies neither beside the program nor in a folder of its run path; if it lies "
             "elsewhere, " +

@@ -30,8 +30,9 @@ CodePlace place_of(const void* address);
 void* load_library(const std::string& path, std::string& why_not);
 /// The address of a name in the library, or null.
 void* symbol(void* library, const char* name);
-/// The folders that the linker wrote into the file that holds a piece of code (DT_RUNPATH), for the
-/// libraries that it needs. Only absolute ones; empty on systems without link maps.
+/// The folders that the linker wrote into the file that holds a piece of code (DT_RUNPATH, or
+/// DT_RPATH), for the libraries that it needs. Only absolute ones, $ORIGIN being that of the file;
+/// empty on systems without link maps.
 std::vector<std::filesystem::path> run_path_of(const void* address);
 /// True if `file` is a regular file of root or of the owner of `program`, and not everybody may
 /// write it. Always false on Windows and on an unknown system.

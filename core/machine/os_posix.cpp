@@ -101,17 +101,23 @@ std::vector<fs::path> run_path_of([[maybe_unused]] const void* address) {
   Dl_info info;
   link_map* map = nullptr;
   if (!dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map) return {};
-  ElfW(Addr) names = 0, run_path = 0;
+  ElfW(Addr) names = 0, run_path = 0, older = 0;
   for (const ElfW(Dyn)* entry = map->l_ld; entry && entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == DT_STRTAB) names = entry->d_un.d_ptr;
     if (entry->d_tag == DT_RUNPATH) run_path = entry->d_un.d_val;
+    if (entry->d_tag == DT_RPATH) older = entry->d_un.d_val;
   }
+  if (!run_path) run_path = older;  // of a linker with --disable-new-dtags
   if (!names || !run_path) return {};
   // Some systems leave the table's address as it is in the file.
   if (names < map->l_addr) names += map->l_addr;
   std::istringstream list(reinterpret_cast<const char*>(names) + run_path);
-  for (std::string folder; std::getline(list, folder, ':');)
+  for (std::string folder; std::getline(list, folder, ':');) {
+    for (const std::string_view origin : {"$ORIGIN", "${ORIGIN}"})
+      if (folder.starts_with(origin))
+        folder.replace(0, origin.size(), fs::path(place_of(address).file).parent_path().string());
     if (folder.starts_with('/')) folders.emplace_back(folder);
+  }
 #endif
   return folders;
 }

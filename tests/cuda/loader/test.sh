@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Where libhalftape_cuda.so is loaded from, and where not, with a planted one in each place:
-#     test.sh PROGRAM PLANTED DRIVER FOLDER
-# The linker of PROGRAM wrote FOLDER/linked into it, and "here", which is no absolute path.
+#     test.sh PROGRAM PLANTED DRIVER FOLDER RPATH
+# The linker of PROGRAM wrote FOLDER/linked into it, $ORIGIN/own, and "here", which is no absolute path. That of RPATH, the same
+# program, wrote FOLDER/linked as linkers once did.
 set -euo pipefail
-program=$1 planted=$2 driver=$3 folder=$4
+program=$1 planted=$2 driver=$3 folder=$4 rpath=$5
 rm -rf "$folder"
 mkdir -p "$folder/driver" "$folder/apart"
 cp "$driver" "$folder/driver/libcuda.so.1"
@@ -37,6 +38,7 @@ put "$place/bin" && plant "$place/here"
 check ignored "the folder of the name that the program is given" bash -c "exec -a '$place/here/program' '$place/bin/program'"
 put "$place/x" && plant "$place/lib"
 check ignored "lib beside the folder of a program that is not in bin" "$place/x/program"
+says "is not installed"
 says "HALFTAPE_CUDA_LIBRARY names it"
 put "$place/x" && plant "$place/here"
 cd "$place"
@@ -50,7 +52,7 @@ put "$place/x" && plant "$place/x" && chmod o+w "$place/x/libhalftape_cuda.so"
 check ignored "a file that everybody may write" "$place/x/program"
 put "$place/x" && plant "$folder/linked" && chmod o+w "$folder/linked/libhalftape_cuda.so"
 check ignored "a file that everybody may write, in a folder of the run path" "$place/x/program"
-says "is not installed"
+says "is not loaded from $folder/linked/libhalftape_cuda.so: it must be a file of root or of the owner of $place/x/program"
 if [ "$(id -u)" = 0 ]; then
   put "$place/x" && plant "$place/x" && chown 12345 "$place/x/libhalftape_cuda.so"
   check ignored "another user's file beside the program" "$place/x/program"
@@ -63,7 +65,7 @@ if [ "$(id -u)" = 0 ]; then
   # As after a build was deleted: whoever may write the folder that it was in makes another there.
   put "$place/x" && plant "$folder/linked" && chown -R 12345 "$folder/linked"
   check ignored "another user's file in a folder of the run path" "$place/x/program"
-  says "is not installed"
+  says "is not loaded from $folder/linked/libhalftape_cuda.so: it must be a file of root or of the owner of $place/x/program"
   # A real user that is not the effective one: so the kernel starts it as a program with the set-user-ID bit.
   if command -v setpriv >/dev/null; then
     put "$place/x" && plant "$place/here"
@@ -82,6 +84,12 @@ put "$place/bin" && plant "$place/lib"
 check loaded "lib beside the program's bin" "$place/bin/program"
 put "$place/x" && plant "$folder/linked"
 check loaded "a folder that the program's linker wrote into it" "$place/x/program"
+put "$place/x" && plant "$place/x/own"
+check loaded "a folder of the run path below the program's own" "$place/x/program"
+mkdir -p "$place/x" && cp "$rpath" "$place/x/program" && plant "$folder/linked"
+check loaded "a folder that an older linker wrote into the program" "$place/x/program"
+put "$place/x" && plant "$place/x"
+HALFTAPE_CUDA_LIBRARY='' check loaded "the program's folder, though HALFTAPE_CUDA_LIBRARY is set to nothing" "$place/x/program"
 if [ "$(id -u)" = 0 ]; then
   put "$place/x" && chown 12345 "$place/x/program" && plant "$folder/linked"
   check loaded "root's file in a folder of the run path, for a user's program" "$place/x/program"
