@@ -352,6 +352,7 @@ void Context::launched(const char* what, cudaError_t result, cudaStream_t stream
   if (blocking.load(std::memory_order_relaxed) && !capturing()) [[unlikely]] {
     check(cudaStreamSynchronize(stream), what);
     launches_.store(0, std::memory_order_relaxed);
+    read_board();
   }
 }
 

@@ -159,9 +159,9 @@ void Event::block(const Stream& stream) const {
 }
 void Event::synchronize() const {
   refuse_in_step("Event::synchronize()");
-  on(device_).synchronize_event(handle_.get());
+  on(device_).synchronize_event(device_.index(), handle_.get());
 }
-bool Event::query() const { return on(device_).query_event(handle_.get()); }
+bool Event::query() const { return on(device_).query_event(device_.index(), handle_.get()); }
 float Event::elapsed_time(const Event& later) const {
   HALFTAPE_CHECK(timing_ && later.timing_,
                  "Event::elapsed_time: both events must be made with enable_timing");

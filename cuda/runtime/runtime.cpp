@@ -66,11 +66,16 @@ class CudaRuntime final : public Runtime {
     check(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event)),
           "waiting for an event");
   }
-  void synchronize_event(void* event) override {
-    check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "waiting for an event");
+  void synchronize_event(DeviceIndex i, void* event) override {
+    Context& context = Context::of(i);
+    context.check_earlier(cudaEventSynchronize(static_cast<cudaEvent_t>(event)),
+                          "waiting for an event");
+    context.read_board();
   }
-  bool query_event(void* event) override {
-    return is_done(cudaEventQuery(static_cast<cudaEvent_t>(event)));
+  bool query_event(DeviceIndex i, void* event) override {
+    if (!is_done(cudaEventQuery(static_cast<cudaEvent_t>(event)))) return false;
+    Context::of(i).read_board();
+    return true;
   }
   float elapsed_time(void* from, void* to) override {
     float milliseconds = 0;

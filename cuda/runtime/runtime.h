@@ -42,14 +42,15 @@ class Runtime {
   virtual void destroy_event(DeviceIndex, void*) noexcept = 0;
   virtual void record_event(void* event, void* stream) = 0;
   virtual void wait_event(void* stream, void* event) = 0;
-  virtual void synchronize_event(void*) = 0;
-  virtual bool query_event(void*) = 0;
+  virtual void synchronize_event(DeviceIndex, void*) = 0;
+  virtual bool query_event(DeviceIndex, void*) = 0;
   virtual float elapsed_time(void* from, void* to) = 0;
 };
 
-/// Raised with every change of this file or of core/contract/backend.h: a library of another
-/// version is refused.
-inline constexpr int kRuntimeVersion = 5;
+/// Raised with every change of what passes between the libraries, as this file, core/contract/ and
+/// Array have it: a library of another version is refused.
+inline constexpr int kRuntimeVersion = 6;
+static_assert(std::variant_size_v<Call> == 12, "another kind of call needs another version");
 
 /// The exported functions of the library. open: null, with the reason, if no GPU can be used.
 extern "C" int halftape_cuda_version();
