@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,7 @@ class Graph::Captured final : public Capture {
   void make(const std::function<void()>& step) {
     const Generator random = get_generator(device_);
     detail::Buffers left;
+    std::exception_ptr failed;
     {
       detail::Trial trial(device_, backend_);
       try {
@@ -75,15 +77,20 @@ class Graph::Captured final : public Capture {
           const BackendGuard guard(device_, trial);
           step();
         });
+        backend_.synchronize();
       } catch (...) {
-        trial.put_back();
-        set_generator(random, device_);
-        throw;
+        failed = std::current_exception();
+        // What a kernel has found since, as a second bad index, would be thrown by the next call.
+        try {
+          backend_.synchronize();
+        } catch (...) {  // NOLINT: the first failure is told
+        }
       }
       trial.put_back();
       left = trial.made();
     }
     set_generator(random, device_);
+    if (failed) std::rethrow_exception(failed);
     // The first value is the start of the random numbers.
     value(sizeof(RandomKey), [this](std::byte* bytes) {
       const Generator now = get_generator(device_);

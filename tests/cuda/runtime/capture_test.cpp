@@ -201,6 +201,27 @@ TEST_CASE("a step that throws leaves what it wrote as it was") {
   CHECK(y.sum().item<float>() == 0);
 }
 
+TEST_CASE("a step whose kernels find a bad index leaves what it wrote, and the random numbers") {
+  const Tensor rows = ones({4, 2}), index = full({1}, 99, kInt64);
+  for (const bool throws : {false, true}) {
+    CAPTURE(throws);
+    manual_seed(3);
+    Tensor y = zeros({64});
+    const auto make = [&] {
+      Graph(kCUDA, [&] {
+        y.uniform_(0, 1);
+        (void)rows.index_select(0, index);  // which nothing of the step comes after
+        if (throws) throw Error("the step's own");
+      });
+    };
+    CHECK(has(message(make), throws ? "the step's own" : "index 99"));
+    CHECK(y.eq(0).all().item<bool>());
+    const Tensor next = rand({8});
+    manual_seed(3);
+    CHECK(next.equal(rand({8})));
+  }
+}
+
 TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensors it reads") {
   Tensor out;
   {
