@@ -50,8 +50,8 @@ detail::RandomStreams& streams() {
   return own_streams ? *own_streams : *all;
 }
 
-void refuse_in_captured_step() {
-  if (Capture::active())
+void refuse_in_captured_step(bool now = Capture::active()) {
+  if (now)
     detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
                  "draw the next ones");
 }
@@ -59,6 +59,7 @@ void refuse_in_captured_step() {
 }  // namespace
 
 void set_cpu_random_engine(RandomEngine engine) {
+  refuse_in_captured_step(Capture::active_or_tried());
   const std::lock_guard lock(streams().mutex);
   streams().cpu_engine = engine;
   const auto of_cpu = [](const auto& one) { return one.first.first == static_cast<int>(kCPU); };
@@ -73,6 +74,7 @@ Generator get_generator(Device device) {
 }
 
 void set_generator(const Generator& generator, Device device) {
+  refuse_in_captured_step();
   const std::lock_guard lock(streams().mutex);
   streams().set(device, generator);
 }
@@ -93,6 +95,7 @@ void set_random_state(const RandomState& state) {
 }
 
 void manual_seed(uint64_t seed) {
+  refuse_in_captured_step(Capture::active_or_tried());  // the trial puts back one device's alone
   const std::lock_guard lock(streams().mutex);
   streams().seed = seed;
   streams().of.clear();

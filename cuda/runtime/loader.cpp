@@ -127,7 +127,10 @@ void Stream::synchronize() const {
   refuse_in_step("Stream::synchronize()");
   require(device_).synchronize_stream(device_.index(), handle_);
 }
-bool Stream::query() const { return on(device_).query_stream(handle_); }
+bool Stream::query() const {
+  refuse_in_step("Stream::query()");
+  return on(device_).query_stream(handle_);
+}
 Stream current_stream(Device device) {
   if (Capture* capture = Capture::on(device))
     capture->settle();  // before what the caller puts there
@@ -152,16 +155,21 @@ Event::Event(bool enable_timing, Device device)
       device_(device),
       timing_(enable_timing) {}
 void Event::record(const Stream& stream) {
+  refuse_in_step("Event::record()");
   on(stream.device()).record_event(handle_.get(), stream.handle());
 }
 void Event::block(const Stream& stream) const {
+  refuse_in_step("Event::block()");
   on(stream.device()).wait_event(stream.handle(), handle_.get());
 }
 void Event::synchronize() const {
   refuse_in_step("Event::synchronize()");
   on(device_).synchronize_event(device_.index(), handle_.get());
 }
-bool Event::query() const { return on(device_).query_event(device_.index(), handle_.get()); }
+bool Event::query() const {
+  refuse_in_step("Event::query()");
+  return on(device_).query_event(device_.index(), handle_.get());
+}
 float Event::elapsed_time(const Event& later) const {
   HALFTAPE_CHECK(timing_ && later.timing_,
                  "Event::elapsed_time: both events must be made with enable_timing");

@@ -222,6 +222,33 @@ TEST_CASE("a step whose kernels find a bad index leaves what it wrote, and the r
   }
 }
 
+TEST_CASE("a captured step sets no random numbers, marks no stream and asks for none") {
+  Tensor y = zeros({4});
+  const Generator before = get_generator(kCUDA);
+  cuda::Event event;
+  event.record();
+  const auto refused = [&](const char* name, const std::function<void()>& call) {
+    CAPTURE(name);
+    const std::string said = message([&] {
+      Graph(kCUDA, [&] {
+        y.add_(1);
+        call();
+      });
+    });
+    CHECK(has(said, name));
+    CHECK(has(said, "inside a captured step"));
+  };
+  refused("random numbers", [] { manual_seed(7); });
+  refused("random numbers", [&] { set_generator(before, kCUDA); });
+  refused("random numbers", [] { set_cpu_random_engine(RandomEngine::Philox); });
+  refused("Event::record()", [&] { event.record(); });
+  refused("Event::block()", [&] { event.block(cuda::current_stream()); });
+  refused("Event::query()", [&] { (void)event.query(); });
+  refused("Stream::query()", [] { (void)cuda::current_stream().query(); });
+  CHECK(y.eq(0).all().item<bool>());
+  CHECK(get_generator(kCUDA).offset == before.offset);
+}
+
 TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensors it reads") {
   Tensor out;
   {
