@@ -81,9 +81,12 @@ class Watch final : public ForwardingBackend, public Stage {
   BufferPtr allocate(size_t bytes, bool pinned) override {
     if (!pinned) check_no_state();
     BufferPtr made = to().allocate(bytes, pinned);
-    if (pinned) {  // it may lie where a buffer was that is gone
+    // It may lie where a buffer was that is gone.
+    pinned_.erase(made.get());
+    if (pinned) {
       made_.erase(made.get());
       left_.erase(made.get());
+      pinned_.insert(made.get());
     } else {
       made_.insert(made.get());  // it stays with the recording
     }
@@ -120,6 +123,11 @@ class Watch final : public ForwardingBackend, public Stage {
     HALFTAPE_CHECK(a.device() == device_ || a.buffer()->pinned(), "a copy between ", device_,
                    " and ", a.device(), " inside a captured step: make the tensor on the device ",
                    "outside it, and copy new values into it between replays");
+    if (written) pinned_.erase(a.buffer().get());
+    HALFTAPE_CHECK(
+        !among(pinned_, a.buffer().get()),
+        "a copy from memory that was pinned inside a captured step, whose replays would ",
+        "copy what it holds now: call pin_memory() outside it");
     if (made(a.buffer().get())) return;
     HALFTAPE_CHECK(!among(left_, a.buffer().get()),
                    "Graph: the captured step goes on with what its trial has left, gradients that ",
@@ -133,6 +141,7 @@ class Watch final : public ForwardingBackend, public Stage {
   int lasting_ = 0;
   Buffers left_;
   Buffers made_;
+  Buffers pinned_;  // that the step made, and the device has not written
   std::vector<Ref<BufferSlot>> lent_;
 };
 

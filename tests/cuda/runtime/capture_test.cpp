@@ -222,7 +222,8 @@ TEST_CASE("a step whose kernels find a bad index leaves what it wrote, and the r
   }
 }
 
-TEST_CASE("a captured step sets no random numbers, marks no stream and asks for none") {
+TEST_CASE(
+    "a captured step sets no random numbers, marks no stream and asks for none, pins nothing") {
   Tensor y = zeros({4});
   const Generator before = get_generator(kCUDA);
   cuda::Event event;
@@ -244,6 +245,8 @@ TEST_CASE("a captured step sets no random numbers, marks no stream and asks for 
   refused("Event::record()", [&] { event.record(); });
   refused("Event::block()", [&] { event.block(cuda::current_stream()); });
   refused("Event::query()", [&] { (void)event.query(); });
+  const Tensor plain = ones({4}, TensorOptions(kFloat32).device(kCPU));
+  refused("call pin_memory() outside it", [&] { y.copy_(plain.pin_memory()); });
   refused("Stream::query()", [] { (void)cuda::current_stream().query(); });
   CHECK(y.eq(0).all().item<bool>());
   CHECK(get_generator(kCUDA).offset == before.offset);
