@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "halftape/autograd/ops/creation/create.h"
 #include "halftape/autograd/tensor.h"
 
 namespace halftape::detail {
@@ -21,6 +22,11 @@ std::string joined(const Shape& sizes) {
 }
 
 }  // namespace
+
+int64_t TensorDataContainer::as_int64(Scalar value) {
+  check_fits("tensor", value, kInt64);
+  return value.to_int64();
+}
 
 TensorDataContainer::TensorDataContainer() : dtype_(get_default_dtype()), sizes_{0} {}
 
@@ -84,15 +90,16 @@ const Array& TensorDataContainer::tensor() const {
 }
 
 template <class T>
-void TensorDataContainer::collect(std::vector<T>& out) const {
+void TensorDataContainer::collect(std::vector<T>& out, Dtype dtype) const {
   if (is_scalar()) {
+    check_fits("tensor", scalar_, dtype);
     out.push_back(scalar_.to<T>());
   } else if (is_tensor()) {
     const Array same = block_.to(dtype_of<T>);
     const T* v = same.data<T>();
     out.insert(out.end(), v, v + same.numel());
   } else {
-    for (const auto& part : list_) part.collect(out);
+    for (const auto& part : list_) part.collect(out, dtype);
   }
 }
 
@@ -101,7 +108,7 @@ Array TensorDataContainer::flatten(Dtype dtype) const {
   const auto block = [&](auto t) {
     using T = typename decltype(t)::type;
     auto values = host_room<std::vector<T>>(static_cast<uint64_t>(numel(sizes_)));
-    collect(values);
+    collect(values, dtype);
     Array host(sizes_, dtype_of<T>, Device(kCPU));
     std::copy(values.begin(), values.end(), host.data<T>());
     return host.to(dtype);

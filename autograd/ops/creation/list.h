@@ -42,9 +42,11 @@ class TensorDataContainer {
     using T = std::remove_cvref_t<decltype(*values.data())>;
     if constexpr (is_element<T>)
       assign(values.data(), values.size(), dtype_of<T>);
-    else if constexpr (std::is_integral_v<T>)
-      *this = std::vector<int64_t>(values.data(), values.data() + values.size());
-    else
+    else if constexpr (std::is_integral_v<T>) {
+      std::vector<int64_t> same(values.size());
+      for (size_t i = 0; i < same.size(); ++i) same[i] = as_int64(scalar_of(values.data()[i]));
+      *this = same;
+    } else
       assign(std::vector<TensorDataContainer>(values.data(), values.data() + values.size()));
   }
 
@@ -59,7 +61,8 @@ class TensorDataContainer {
   /// Of the elements as they were given: int32 for an int, float64 for a double.
   Dtype scalar_type() const { return dtype_; }
 
-  /// The elements in row-major order, converted once.
+  /// The elements in row-major order, converted once. Throws for numbers of a list that do not fit
+  /// into the dtype; a block is converted as a cast does.
   Array flatten(Dtype dtype) const;
 
  private:
@@ -72,13 +75,14 @@ class TensorDataContainer {
     else
       return static_cast<float>(value);
   }
+  static int64_t as_int64(Scalar value);
   TensorDataContainer(Scalar value, Dtype dtype)
       : kind_(Kind::Number), dtype_(dtype), scalar_(value) {}
   explicit TensorDataContainer(std::vector<TensorDataContainer> list) { assign(std::move(list)); }
   void assign(std::vector<TensorDataContainer> list);
   void assign(const void* values, size_t count, Dtype dtype);
   template <class T>
-  void collect(std::vector<T>& out) const;
+  void collect(std::vector<T>& out, Dtype dtype) const;
 
   Kind kind_ = Kind::List;
   Dtype dtype_;

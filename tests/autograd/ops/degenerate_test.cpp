@@ -210,6 +210,8 @@ TEST_CASE("a whole number beyond int64 is one of floating point") {
   CHECK((ones({1}, kFloat64) * most).item() == 0x1p64);
   CHECK(full({1}, uint64_t{7}).dtype() == kInt64);
   CHECK_THROWS_AS(full({1}, most, kInt64), Error);
+  CHECK_THROWS_AS(tensor(std::vector<uint64_t>{most}), Error);
+  CHECK(tensor(std::vector<uint64_t>{7}).item<int64_t>() == 7);
 }
 
 TEST_CASE("numbers are drawn from ranges that exist") {

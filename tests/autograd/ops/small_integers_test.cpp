@@ -44,6 +44,8 @@ TEST_CASE("int8 and int16 are made from vectors, numbers and ranges") {
   CHECK(has(message([] { full({1}, -129, kInt8); }), "int8 without overflow: -129"));
   CHECK(has(message([] { full({1}, 32768, kInt16); }), "int16 without overflow"));
   CHECK(has(message([] { full({1}, std::nan(""), kInt8); }), "int8 without overflow"));
+  CHECK(has(message([] { tensor({300, -1000}, kUInt8); }), "uint8 without overflow: 300"));
+  CHECK(has(message([] { tensor({{1}, {40000}}, kInt16); }), "int16 without overflow: 40000"));
   CHECK(full({1}, -128.9, kInt8).item<int>() == -128);  // truncated first
   CHECK_THROWS_AS(tensor(200).item<int8_t>(), Error);
   int8_t bytes[] = {3, -4, 5};
