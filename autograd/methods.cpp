@@ -324,13 +324,15 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
   const ErrorScope scope("isclose", *this, o);
   HALFTAPE_CHECK(rtol >= 0 && atol >= 0, "isclose: the tolerances rtol = ", rtol,
                  " and atol = ", atol, " must not be negative");
+  Tensor close = detach() == o.detach();
+  if (rtol == 0 && atol == 0 && !equal_nan) return close;  // int64 beyond 2^53, too
   const Tensor a = detach().to(kFloat64), b = o.detach().to(kFloat64);
   // Of float32 numbers, 0.1f is within 0.1 of 0.
   const double rounding = promote(dtype(), o.dtype()) == kFloat64 ? 0 : epsilon(kFloat32) / 2;
   const Tensor allowed = b.abs() * rtol + atol * (1 + rounding);
   // Written so that NaN and infinite differences fail; equal infinities are close.
-  Tensor close =
-      ht::maximum(detach() == o.detach(), ((a - b).abs() <= allowed) * (allowed < INFINITY));
+  if (rtol > 0 || atol > 0)
+    close = ht::maximum(close, ((a - b).abs() <= allowed) * (allowed < INFINITY));
   if (equal_nan) close = ht::maximum(close, (a != a) * (b != b));
   return close;
 }

@@ -170,6 +170,14 @@ TEST_CASE("equal wants the same shape, dtype and values") {
   CHECK(equal(zeros({0, 2}), zeros({0, 2})));
 }
 
+TEST_CASE("with tolerances of 0 neighbours beyond 2^53 are not close") {
+  const Tensor a = tensor({int64_t{1} << 60, int64_t{7}});
+  CHECK_FALSE(allclose(a, a + 1, 0, 0));
+  CHECK(allclose(a, a, 0, 0));
+  CHECK_FALSE(allclose(tensor({std::nan("")}), tensor({std::nan("")}), 0, 0));
+  CHECK(allclose(tensor({std::nan("")}), tensor({std::nan("")}), 0, 0, true));
+}
+
 TEST_CASE("isclose and allclose follow the tolerances, infinities and NaN") {
   const Tensor a = tensor({1.0, 1.0, kInf, kInf, kNaN, 1.0, -kInf}),
                b = tensor({1.0001, 1.1, kInf, -kInf, kNaN, kInf, 1.0});
