@@ -210,6 +210,7 @@ Tensor view(const Tensor& x, Dtype dtype) {
     HALFTAPE_CHECK(a.dim() > 0, "view: a 0-dim ", a.dtype(), " tensor has no dimension to become ",
                    "longer or shorter as ", dtype, "; unsqueeze(0) gives it one");
     const int last = a.dim() - 1;
+    if (shape[last] == 1) strides[last] = 1;  // which any stride of one element is
     HALFTAPE_CHECK(strides[last] == 1, "view: ", a.dtype(), " as ", dtype, " needs a stride of 1 ",
                    "in the last dimension, the strides are ", strides, "; call contiguous() first");
     const auto scaled = [&](const char* what, int64_t n) {
@@ -220,7 +221,8 @@ Tensor view(const Tensor& x, Dtype dtype) {
     };
     shape[last] = scaled("last size", shape[last]);
     offset = scaled("storage offset", offset);
-    for (int d = 0; d < last; ++d) strides[d] = scaled("stride", strides[d]);
+    for (int d = 0; d < last; ++d)
+      if (shape[d] != 1) strides[d] = scaled("stride", strides[d]);
   }
   HALFTAPE_CHECK(reinterpret_cast<uintptr_t>(a.raw()) % element_size(dtype) == 0,
                  "view: the memory of the ", a.dtype(), " tensor is not aligned to elements of ",

@@ -40,6 +40,12 @@ TEST_CASE("view(dtype) makes the last dimension longer or shorter") {
   CHECK(large.view(kUInt8).sizes() == Shape{2, 16});
   CHECK(x.t().view(kInt32).sizes() == Shape{4, 3});  // elements of one size: any strides
   CHECK(zeros({0}).view(kFloat64).sizes() == Shape{0});
+  // A dimension of one element has no stride that could be wrong.
+  const Tensor column = testing::counted({1, 4}).t(), halves = column.view(kFloat16);
+  CHECK(halves.sizes() == Shape{4, 2});
+  CHECK(same_bits(halves.view(kFloat32), column));
+  CHECK(testing::counted({4, 3}).t().slice(0, 0, 1).t().view(kInt8).sizes() == Shape{4, 4});
+  CHECK(ones({3, 5}).slice(0, 0, 1).slice(1, 0, 2).view(kFloat64).sizes() == Shape{1, 1});
 }
 
 TEST_CASE("view(dtype) shares the bytes and their version, and no gradient") {
