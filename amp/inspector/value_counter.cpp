@@ -63,14 +63,20 @@ const std::string& ValueCounter::name_of(const Node* leaf) {
 }
 
 /// The leaf that an op's weight is, or was before a cast; null if there is none.
-const Node* ValueCounter::leaf_below(const Edge& weight) const {
-  const Node* node = weight.node.get();
+const Node* ValueCounter::leaf_below(const Node* node) const {
   while (node && is(*node, "to")) node = node->next[0].node.get();
   return node && is_leaf(*node) ? node : nullptr;
 }
 
+/// The leaf whose gradient arrives at the node: itself, or one that it casts to 16 bits, whose
+/// rule hands the same numbers on. Null if there is none.
+const Node* ValueCounter::leaf_at(const Node& node) const {
+  if (is_leaf(node)) return &node;
+  return is(node, "to") && node.first.wide ? leaf_below(&node) : nullptr;
+}
+
 std::string_view ValueCounter::module_of(const Edge& weight) {
-  const Node* leaf = leaf_below(weight);
+  const Node* leaf = leaf_below(weight.node.get());
   return leaf ? amp::module_of(name_of(leaf)) : std::string_view();
 }
 
@@ -100,15 +106,12 @@ void ValueCounter::made_inside(const char* op, const Edge& weight, const Array& 
 
 void ValueCounter::derived(const Node& node, const Grads& gradients) {
   if (off) return;
-  // What a cast hands on to a parameter without rounding it was counted when it arrived there.
-  if (is(node, "to") && node.first.wide) return;
+  if (is(node, "to") && node.first.wide) return;  // counted when it arrived at the cast
   for (size_t i = 0; i < gradients.size() && i < node.next.size(); ++i) {
     const Edge& edge = node.next[i];
     if (!edge || !gradients[i].defined()) continue;
     const Node& to = *edge.node;
-    const bool wide_cast = is(to, "to") && to.first.wide && gradients[i].dtype() == kFloat32;
-    const Node* leaf = is_leaf(to) ? &to : wide_cast ? leaf_below(edge) : nullptr;
-    if (leaf)
+    if (const Node* leaf = leaf_at(to))
       count({.kind = LedgerPlace::Kind::Parameter,
              .op = leaf->name(),
              .parameter = name_of(leaf),
@@ -138,13 +141,15 @@ void ValueCounter::derived_inside(const Node& node, size_t weight, const Array& 
 
 void ValueCounter::added(const Node& node, const Grads& sums) {
   if (off) return;
+  const Node* leaf = leaf_at(node);
+  const Node& of = leaf ? *leaf : node;
   for (size_t i = 0; i < sums.size(); ++i)
     if (sums[i].defined())
       count({.kind = LedgerPlace::Kind::Sum,
-             .op = node.name(),
-             .module = module_of(node, node.next.size() - 1),
+             .op = of.name(),
+             .module = module_of(of, of.next.size() - 1),
              .output = static_cast<int64_t>(i),
-             .parameter = is_leaf(node) ? name_of(&node) : std::string_view()},
+             .parameter = leaf ? name_of(leaf) : std::string_view()},
             &node, sums[i].array());
 }
 

@@ -67,7 +67,8 @@ class ValueCounter final : public ValueWatcher {
   size_t place_number(const Look& look, Dtype dtype);
   void grow();
   const std::string& name_of(const Node* leaf);
-  const Node* leaf_below(const Edge& weight) const;
+  const Node* leaf_below(const Node* node) const;
+  const Node* leaf_at(const Node& node) const;
   std::string_view module_of(const Edge& weight);
   std::string_view module_of(const Node& node, size_t input);
   void find_names();
