@@ -177,7 +177,7 @@ void AlarmWatch::look_at_scaler(int64_t step) {
       [&](std::ostream& out) {
         out << "the learning rate has moved " << moves_ << " times, the parameters " << updates
             << " times: the schedule moves at skipped steps, too; use amp::step_if_applied, or "
-               "amp::AppliedSteps";
+               "amp::AppliedSteps, which puts it back when it looks";
       });
   const GradScaler::StateDict state = scaler_.state_dict();
   const double scale = state.at("scale");

@@ -4,15 +4,14 @@
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "halftape/amp/inspector/alarm_watch.h"
 #include "halftape/amp/inspector/count_history.h"
+#include "halftape/amp/inspector/overflow_watch.h"
 #include "halftape/amp/inspector/side_batch.h"
 #include "halftape/autograd/methods.h"
 #include "halftape/autograd/ops/elementwise/binary.h"
-#include "halftape/autograd/tape/anomaly_mode.h"
 #include "halftape/core/capture/capture.h"
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/warn.h"
@@ -21,8 +20,6 @@
 
 namespace halftape::amp {
 namespace {
-
-constexpr size_t kMostOverflows = 1000;
 
 const InspectorOptions& checked(const InspectorOptions& o) {
   HALFTAPE_CHECK(o.every >= 0 && o.shadow_every >= 0 && o.kept > 0, "Inspector: every ", o.every,
@@ -56,6 +53,7 @@ class Inspector::Impl {
         scaler_(scaler),
         options_(checked(options)),
         counter_(model),
+        overflows_(model, counter_),
         history_rows_(std::max<int64_t>(options.every, 64)),
         history_(history_rows_),
         scales_(history_rows_),
@@ -77,22 +75,24 @@ class Inspector::Impl {
   int64_t steps = 0;
   std::vector<ClassCounts> totals;
   std::deque<LedgerRow> rows;
-  std::deque<Overflow> overflows;
   const std::vector<LedgerPlace>& places() const { return counter_.places(); }
+  const std::deque<Overflow>& overflows() const { return overflows_.all(); }
   const std::vector<Alarm>& alarms() const { return alarms_.all(); }
 
  private:
   bool sampled() const { return options_.every > 0 && calls_ % options_.every == 0; }
+  bool shadow_due() const {
+    return options_.shadow_every > 0 && calls_ % options_.shadow_every == 0;
+  }
   bool on_host() const { return counter_.device() == kCPU; }
   void begin_step();
   void note_scale();
   void remember_counts();
   void finish_step(const std::function<Tensor()>& loss_again);
-  bool absorb(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts);
-  void note_overflow(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
-                     bool bad_loss);
-  bool note_unexplained_skip(int64_t step);
-  void add(Overflow overflow);
+  std::optional<bool> skipped();
+  void absorb(const std::vector<size_t>& events, const std::vector<ClassCounts>& counts,
+              std::optional<bool> skipped);
+  void note_unexplained_skip(int64_t step);
   size_t take_samples(int64_t step, bool applied);
   void take_shadow(int64_t step, const std::function<Tensor()>& loss_again, size_t first);
   void forget_old_samples();
@@ -109,6 +109,7 @@ class Inspector::Impl {
   const GradScaler& scaler_;
   const InspectorOptions options_;
   ValueCounter counter_;
+  OverflowWatch overflows_;
   const int64_t history_rows_;
   CountHistory history_;                // of a GPU's steps
   optim::LossHistory scales_;           // beside it
@@ -120,11 +121,11 @@ class Inspector::Impl {
   double scale_ = 1;                      // of the last loss
   RandomState random_;                    // as it was when this step began
   std::map<std::string, Tensor> before_;  // parameters, at the beginning of a sampled step
-  std::vector<bool> usual_;  // places whose numbers were not finite in a step that was applied
-  bool any_applied_ = false;
-  int64_t skips_ = scaler_.is_enabled() ? scaler_.stats().skips : 0;  // that it had counted,
-  int64_t state_number_ = scaler_.state_number_;                      // and whose they were
-  std::deque<int64_t> samples_;                                       // the steps of `rows`
+  // What the scaler had counted, and of which state.
+  int64_t skips_ = scaler_.is_enabled() ? scaler_.stats().skips : 0;
+  int64_t judged_ = scaler_.is_enabled() ? scaler_.stats().steps : 0;
+  int64_t state_number_ = scaler_.state_number_;
+  std::deque<int64_t> samples_;  // the steps of `rows`
   const std::thread::id thread_ = std::this_thread::get_id();
   const std::weak_ptr<const void> optimizer_lives_;
   ValueWatcher::Scope scope_;
@@ -170,9 +171,9 @@ void Inspector::Impl::step(const std::function<Tensor()>& loss_again) {
       return counter_.reset(true);
     }
   }
-  const bool may_replay = loss_again && options_.replay;
+  const bool asks = loss_again && (options_.replay || shadow_due());
   try {
-    if (on_host() || sampled() || may_replay) finish_step(loss_again);
+    if (on_host() || sampled() || asks) finish_step(loss_again);
   } catch (...) {  // of the closure: the next step begins anew all the same
     ++calls_;
     begin_step();
@@ -207,24 +208,23 @@ void Inspector::Impl::remember_counts() {
 
 /// What follows from the counts of a step, which is read for that.
 void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
-  bool applied = true;
-  if (on_host()) {
-    applied = absorb(counter_.events(), counter_.read_classes());
-    ++steps;
-  } else {
+  const std::optional<bool> skip = skipped();
+  if (on_host())
+    absorb(counter_.events(), counter_.read_classes(), skip);
+  else
     read_history();
-    applied = overflows.empty() || overflows.back().step != steps - 1;
-  }
   const int64_t now = steps - 1;
-  if (scaler_.is_enabled()) applied &= !note_unexplained_skip(now);
+  if (skip == true && !overflows_.has(now)) note_unexplained_skip(now);
+  const bool applied = !overflows_.has(now);
   const size_t first = sampled() ? take_samples(now, applied) : rows.size();
-  if (loss_again && options_.shadow_every > 0 && calls_ % options_.shadow_every == 0 && trains())
-    take_shadow(now, loss_again, first);
+  if (loss_again && shadow_due() && trains()) take_shadow(now, loss_again, first);
   std::vector<const LedgerRow*> fresh;
   for (size_t i = first; i < rows.size(); ++i) fresh.push_back(&rows[i]);
   alarms_.look_at(fresh, places());
   forget_old_samples();
-  if (!applied && loss_again && options_.replay && trains()) replay(loss_again);
+  // Without a scaler the step was taken all the same, and the weights are no longer what they were.
+  if (!applied && loss_again && options_.replay && scaler_.is_enabled() && trains())
+    replay(loss_again);
   if (!applied || sampled()) alarms_.look_at_scaler(now);
 }
 
@@ -243,81 +243,34 @@ void Inspector::Impl::read_history() {
       for (size_t c = 0; c < counts[e].counts.size(); ++c)
         counts[e].counts[c] -= std::exchange(counted_[e].counts[c], counts[e].counts[c]);
     if (scales.size() >= count) scale_ = scales[scales.size() - count + i];
-    absorb(history_events_, counts);
-    ++steps;
+    absorb(history_events_, counts, {});
   }
 }
 
-/// Adds the counts of a step. Returns whether its update was applied.
-bool Inspector::Impl::absorb(const std::vector<size_t>& events,
-                             const std::vector<ClassCounts>& counts) {
-  totals.resize(places().size());
-  usual_.resize(places().size());
-  bool bad_loss = false, bad_gradient = false, all_finite = true;
-  for (size_t e = 0; e < counts.size(); ++e) {
-    totals[events[e]] += counts[e];
-    if (counts[e].nonfinite() == 0) continue;
-    all_finite = false;
-    const LedgerPlace& p = places()[events[e]];
-    bad_loss |= p.kind == LedgerPlace::Kind::Value && p.op == "scale";
-    bad_gradient |= p.kind == LedgerPlace::Kind::Parameter ||
-                    (p.kind == LedgerPlace::Kind::Sum && p.op == "accumulate");
-  }
-  if (bad_loss || bad_gradient) {
-    note_overflow(events, counts, bad_loss);
-    return false;
-  }
-  any_applied_ = true;
-  if (!all_finite)
-    for (size_t e = 0; e < counts.size(); ++e)
-      if (counts[e].nonfinite() > 0) usual_[events[e]] = true;
-  return true;
-}
-
-/// Names the first number that is not finite, and is finite in steps that are applied: a mask of
-/// −inf is not what went wrong. Before there is such a step, values count only if the loss is bad.
-void Inspector::Impl::note_overflow(const std::vector<size_t>& events,
-                                    const std::vector<ClassCounts>& counts, bool bad_loss) {
-  Overflow overflow;
-  overflow.step = steps;
-  overflow.scale = scale_;
-  overflow.where = bad_loss ? Overflow::Where::Loss : Overflow::Where::Backward;
-  bool found = false;
-  std::set<std::string> parameters;  // whose gradients are not finite
-  for (size_t e = 0; e < counts.size(); ++e) {
-    if (counts[e].nonfinite() == 0) continue;
-    const LedgerPlace& p = places()[events[e]];
-    const bool value = p.kind == LedgerPlace::Kind::Value;
-    if (!p.parameter.empty()) parameters.insert(p.parameter);
-    if (found || usual_[events[e]] || (value && !bad_loss && !any_applied_)) continue;
-    found = true;
-    overflow.where = value ? Overflow::Where::Forward : Overflow::Where::Backward;
-    const bool sum = p.kind == LedgerPlace::Kind::Sum;
-    overflow.op = value ? p.op : sum ? "sum of gradients of " + p.op : p.rule;
-    overflow.module = value || sum ? p.module : p.rule_module;
-    overflow.dtype = p.dtype;
-    overflow.nan = counts[e][NumberClass::Infinite] == 0;
-    overflow.call_site = autograd::described_call(counter_.origin(events[e]));
-  }
-  for (const auto& p : model_.named_parameters())
-    if (overflow.parameter.empty() && parameters.count(p.key()) > 0) overflow.parameter = p.key();
-  add(std::move(overflow));
-}
-
-void Inspector::Impl::add(Overflow overflow) {
-  overflows.push_back(std::move(overflow));
-  if (overflows.size() > kMostOverflows) overflows.pop_front();
-}
-
-/// Notes a skip of which no event told, and returns whether there was one.
-bool Inspector::Impl::note_unexplained_skip(int64_t step) {
+/// Whether the scaler has skipped a step since the last call. Nothing if it has judged none.
+std::optional<bool> Inspector::Impl::skipped() {
+  if (!scaler_.is_enabled()) return {};
   const ScalerStats stats = scaler_.stats();
   if (std::exchange(state_number_, scaler_.state_number_) != scaler_.state_number_)
-    skips_ = scaler_.initial_counts_.skips;
-  const int64_t skips = stats.skips - std::exchange(skips_, stats.skips);
-  if (skips <= 0) return false;
-  if (!overflows.empty() && overflows.back().step == step) return true;
-  if (stats.skips_in_row == 0) return false;  // an earlier step's
+    skips_ = scaler_.initial_counts_.skips, judged_ = scaler_.initial_counts_.steps;
+  const bool any = stats.skips > std::exchange(skips_, stats.skips);
+  if (stats.steps == std::exchange(judged_, stats.steps)) return {};
+  return any;
+}
+
+/// Adds the counts of a step.
+void Inspector::Impl::absorb(const std::vector<size_t>& events,
+                             const std::vector<ClassCounts>& counts, std::optional<bool> skipped) {
+  totals.resize(places().size());
+  for (size_t e = 0; e < counts.size(); ++e) totals[events[e]] += counts[e];
+  overflows_.look_at(steps, scale_, events, counts, skipped);
+  ++steps;
+}
+
+/// Notes that the last step was skipped, if it was and not an earlier one, though no number told.
+void Inspector::Impl::note_unexplained_skip(int64_t step) {
+  const ScalerStats stats = scaler_.stats();
+  if (stats.skips_in_row == 0) return;
   Overflow overflow;
   overflow.step = step;
   overflow.scale = scale_;
@@ -331,8 +284,7 @@ bool Inspector::Impl::note_unexplained_skip(int64_t step) {
           p.value().is_same(parameters[stats.nonfinite->index]))
         overflow.parameter = p.key();
   }
-  add(std::move(overflow));
-  return true;
+  overflows_.add(std::move(overflow));
 }
 
 /// Puts the exponents of this step into rows; returns the number of the first.
@@ -358,7 +310,8 @@ void Inspector::Impl::forget_old_samples() {
   if (!rows.empty() && (samples_.empty() || samples_.back() != rows.back().step))
     samples_.push_back(rows.back().step);
   while (static_cast<int64_t>(samples_.size()) > options_.kept) {
-    while (!rows.empty() && rows.front().step == samples_.front()) rows.pop_front();
+    // A step whose closure threw has left rows, and is not among the samples.
+    while (!rows.empty() && rows.front().step <= samples_.front()) rows.pop_front();
     samples_.pop_front();
   }
 }
@@ -401,7 +354,7 @@ void Inspector::Impl::take_shadow(int64_t step, const std::function<Tensor()>& l
 /// Computes the skipped step again at smaller and smaller scales.
 void Inspector::Impl::replay(const std::function<Tensor()>& loss_again) {
   SideBatch batch(model_, loss_again, random_, false);
-  Overflow& overflow = overflows.back();
+  Overflow& overflow = overflows_.newest();
   overflow.largest_scale_that_passes = 0;
   if (!batch.loss_is_finite()) return;
   for (int halvings = 0; halvings <= 24; ++halvings) {
@@ -440,10 +393,10 @@ const std::vector<ClassCounts>& Inspector::totals() {
 const std::deque<LedgerRow>& Inspector::rows() const { return impl_->rows; }
 const std::deque<Overflow>& Inspector::overflows() {
   impl_->read_history();
-  return impl_->overflows;
+  return impl_->overflows();
 }
 std::optional<Overflow> Inspector::last_overflow() {
-  return overflows().empty() ? std::optional<Overflow>() : impl_->overflows.back();
+  return overflows().empty() ? std::optional<Overflow>() : overflows().back();
 }
 const std::vector<Alarm>& Inspector::alarms() { return impl_->alarms(); }
 

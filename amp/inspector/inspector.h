@@ -72,7 +72,7 @@ struct InspectorOptions {
   int64_t shadow_every = 200;  // steps between two shadows, which need a closure; 0: none
   bool values = true;          // count the values of forward, which name an overflow there
   int64_t kept = 100;          // samples in memory; older ones are dropped
-  bool replay = true;          // compute a skipped step again, if step() has a closure
+  bool replay = true;  // compute a step that the scaler skipped again, if step() has a closure
   /// It must outlive the Inspector. For alarms about its learning rate, and none about weights that
   /// it keeps by another rule than Weights::Plain; it also names the parameter that was not finite
   /// once it was divided.
@@ -99,9 +99,14 @@ struct InspectorOptions {
 /// that are not on the device of the first one are not looked at, and neither are tensors inside
 /// fused operations (mlp_loss, FusedMLP), whose results alone are.
 ///
-/// On a GPU, step() waits for the device at sampled steps alone. In the step of a Graph, whose
-/// replays count by class, it never does; rows() then stays empty, and step() there takes no
-/// closure.
+/// Of a step, the first 65,536 values and gradients are counted.
+///
+/// Whether a step was skipped the scaler says. Without one, and on a GPU between the steps at which
+/// step() waits, those are meant that had a loss or a parameter's gradient that was not finite.
+///
+/// On a GPU, step() waits for the device at sampled steps, at those with a shadow, and at every one
+/// that has a closure to replay a skipped step with. In the step of a Graph, whose replays count by
+/// class, it never does; rows() then stays empty, and step() there takes no closure.
 class Inspector {
  public:
   /// The model and the scaler must outlive this. Throws for options without sense, and while the

@@ -96,13 +96,17 @@ void note_left_out(Page& page, size_t all, const char* file) {
 void overflow_section(Page& page, const LabRun& run) {
   page.raw("<h2>Overflows</h2>\n");
   if (run.overflows.empty()) {
-    page.raw("<p>No step was skipped.</p>\n");
+    page.add("<p>No step {}.</p>\n",
+             run.scaled ? "was skipped" : "gave a number that is not finite");
     return;
   }
   page.raw(
-      "<p>Of each skipped step: the first number that was not finite. The step was computed again "
-      "at smaller scales; the last column is the largest one that would have passed. A few skips "
-      "are how the scaler finds the largest scale, and no fault.</p>\n");
+      run.scaled
+          ? "<p>Of each skipped step: the first number that was not finite. The step was computed "
+            "again at smaller scales; the last column is the largest one that would have passed. A "
+            "few skips are how the scaler finds the largest scale, and no fault.</p>\n"
+          : "<p>Of each step whose loss or weight gradients were not finite: the first number that "
+            "was not. Without a scaler such a step is taken all the same.</p>\n");
   note_left_out(page, run.overflows.size(), "overflows.csv");
   open_wide(page, "overflows");
   page.raw(
