@@ -34,6 +34,7 @@ bool divided(const Gradients& gradients) {
 }  // namespace
 
 void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
+  const Tensor before = scaler_.factor().defined() ? scaler_.factor().clone() : Tensor();
   scaler_.update();
   const std::vector<Tensor> parameters = optim::parameters_of(optimizer.param_groups());
   Gradients gradients = collect_gradients(parameters);
@@ -49,7 +50,8 @@ void HeadroomGrowth::update(const optim::Optimizer& optimizer) {
                   .factor = unused});
   const NoGradGuard no_grad;
   const PolicyScope plain(nullptr);
-  const Tensor most = divided(gradients) ? Tensor(largest) * scale : Tensor(largest);
+  // What was not divided still has the scale of before, which may have grown by its interval.
+  const Tensor most = Tensor(largest) * (divided(gradients) ? scale : scale / before);
   // What was skipped may have these gradients finite: for a bad loss, or for another optimizer's.
   static_assert(offsetof(ScaleCounts, skips_in_row) == 2 * sizeof(int64_t));
   const Tensor skips_in_row(scaler_.counts_.select(0, 2));

@@ -77,6 +77,12 @@ TEST_CASE("a disabled scaler, gradients in float16 and senseless rooms") {
                        "must be at least 1"));
 }
 
+TEST_CASE("float16 gradients are judged at the scale that the interval has made of theirs") {
+  HeadroomTraining t({.init_scale = 1024, .growth_interval = 1, .allow_fp16_grads = true}, 1,
+                     kFloat16);
+  CHECK(t.step(20) == 2048);  // by the interval alone: 2 · 20 · 2048 does not fit
+}
+
 TEST_CASE("float16 gradients that unscale_() has divided are not taken for scaled ones") {
   HeadroomTraining t({.init_scale = 1024, .growth_interval = 1 << 20, .allow_fp16_grads = true}, 2,
                      kFloat16);
