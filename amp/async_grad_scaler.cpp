@@ -18,6 +18,9 @@ AsyncGradScaler::AsyncGradScaler(GradScalerOptions options, ScaleDelivery delive
 Tensor AsyncGradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   check_loss(loss, "AsyncGradScaler::scale");
+  HALFTAPE_CHECK(!bad_loss_.defined() || loss.device() == bad_loss_.device(),
+                 "AsyncGradScaler::scale: the loss is on ", loss.device(),
+                 ", this step's first one on ", bad_loss_.device());
   if (delivery_ == ScaleDelivery::Prompt) {
     settle();
     scale_in_use_ = newest_state_.scale;
