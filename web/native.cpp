@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <sstream>
+#include <type_traits>
 
 #include "halftape/core/check.h"
 #include "lab.h"
@@ -18,7 +19,9 @@ template <class T>
 T number(const std::string& text) {
   std::istringstream in(text);
   T value{};
-  HALFTAPE_CHECK(in >> value && in.peek() == EOF, "expected a number, found '", text, "'");
+  const bool wraps = std::is_unsigned_v<T> && text.find('-') != text.npos;
+  HALFTAPE_CHECK(!wraps && in >> value && in.peek() == EOF, "expected a number, found '", text,
+                 "'");
   return value;
 }
 
@@ -31,7 +34,11 @@ T one_of(const std::string& text, const std::map<std::string, T>& names) {
 
 int64_t set(lab::Settings& s, const std::string& key, const std::string& value) {
   using lab::Precision;
-  if (key == "steps") return number<int64_t>(value);
+  if (key == "steps") {
+    const auto steps = number<int64_t>(value);
+    HALFTAPE_CHECK(steps >= 0, "steps ", steps, " must not be negative");
+    return steps;
+  }
   if (key == "data")
     s.data =
         one_of<lab::Data>(value, {{"digits", lab::Data::Digits}, {"spirals", lab::Data::Spirals}});

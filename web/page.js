@@ -195,7 +195,7 @@ function fillCurves() {
 form.addEventListener('submit', event => { event.preventDefault(); start(); });
 form.addEventListener('input', () => { misread = null; showSettings(); if (form.checkValidity()) writeAddress(); });
 $('pause').addEventListener('click', pause);
-$('reset').addEventListener('click', () => { setValues(DEFAULTS); before = null; start(); });
+$('reset').addEventListener('click', () => { setValues(DEFAULTS); run = before = null; start(); });
 addEventListener('hashchange', () => {
   if (new URLSearchParams(location.hash.slice(1)).toString() === addressText()) return;  // the page's own change
   readAddress();
