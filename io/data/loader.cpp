@@ -28,9 +28,9 @@ constexpr std::string_view kHigh = ".high", kSampler = "sampler.";
 WorkerException::WorkerException(std::exception_ptr original)
     : Error(worker_message(original)), original_exception(std::move(original)) {}
 
-bool has_gpu() {
+bool has_gpu(Device gpu) {
   try {
-    backend(kCUDA);
+    backend(gpu);
     return true;
   } catch (const Error&) {
     return false;

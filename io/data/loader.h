@@ -31,20 +31,20 @@
 
 namespace halftape::data {
 
-/// True if there is a GPU, for which memory can be pinned.
-bool has_gpu();
+/// True if there is this GPU, for which memory can be pinned.
+bool has_gpu(Device gpu = kCUDA);
 
 namespace detail {
 /// The batch with CPU tensors in pinned memory, also those inside examples and vectors.
 template <class T>
-T pinned(T batch) {
+T pinned(T batch, Device gpu) {
   if constexpr (std::is_same_v<T, Tensor>) {
-    if (batch.defined() && batch.device().is_cpu()) return batch.pin_memory();
+    if (batch.defined() && batch.device().is_cpu()) return batch.pin_memory(gpu);
   } else if constexpr (requires { typename T::DataType; }) {
-    batch.data = pinned(std::move(batch.data));
-    if constexpr (requires { batch.target; }) batch.target = pinned(std::move(batch.target));
+    batch.data = pinned(std::move(batch.data), gpu);
+    if constexpr (requires { batch.target; }) batch.target = pinned(std::move(batch.target), gpu);
   } else if constexpr (requires { batch.push_back(*batch.begin()); }) {
-    for (auto&& one : batch) one = pinned(std::move(one));
+    for (auto&& one : batch) one = pinned(std::move(one), gpu);
   }
   return batch;
 }
@@ -124,7 +124,9 @@ class DataLoaderBase {
   using Position = std::map<std::string, uint64_t>;
 
   DataLoaderBase(Dataset dataset, const DataLoaderOptions& options)
-      : options_(options), dataset_(std::move(dataset)), pin_(options_.pin_memory && has_gpu()) {
+      : options_(options),
+        dataset_(std::move(dataset)),
+        pin_(options_.pin_memory && has_gpu(options_.pin_memory_device)) {
     order_anew();
   }
 
@@ -202,7 +204,7 @@ class DataLoaderBase {
   std::optional<Batch> load(Dataset& dataset, BatchRequest request) const {
     const PolicyScope plain(nullptr);
     std::optional<Batch> batch = dataset.get_batch(std::move(request));
-    if (pin_ && batch) return detail::pinned(*std::move(batch));
+    if (pin_ && batch) return detail::pinned(*std::move(batch), options_.pin_memory_device);
     return batch;
   }
 

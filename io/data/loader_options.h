@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "halftape/core/check.h"
+#include "halftape/core/device.h"
 #include "halftape/core/options.h"
 #include "halftape/io/data/queue.h"
 
@@ -27,8 +28,10 @@ struct DataLoaderOptions {
   /// Leaves out a last batch with fewer examples; loaders of stateful datasets refuse it.
   HALFTAPE_ARG(bool, drop_last) = false;
   /// Copies the tensors of a batch into pinned memory, so that to(kCUDA, true) does not wait; does
-  /// nothing without a GPU.
+  /// nothing where there is no such GPU.
   HALFTAPE_ARG(bool, pin_memory) = false;
+  /// The GPU for which memory is pinned: each process of several names its own.
+  HALFTAPE_ARG(Device, pin_memory_device) = kCUDA;
 };
 
 /// The same with every default filled in.
@@ -41,16 +44,20 @@ struct FullDataLoaderOptions {
         timeout(options.timeout()),
         enforce_ordering(options.enforce_ordering()),
         drop_last(options.drop_last()),
-        pin_memory(options.pin_memory()) {
+        pin_memory(options.pin_memory()),
+        pin_memory_device(options.pin_memory_device()) {
     HALFTAPE_CHECK(batch_size > 0, "DataLoader: batch_size is 0; it must be at least 1");
     detail::check_threads("DataLoader: workers", workers);
     HALFTAPE_CHECK(workers == 0 || max_jobs > 0, "DataLoader: max_jobs is 0 with ", workers,
                    " workers; it must be at least 1");
+    HALFTAPE_CHECK(!pin_memory || pin_memory_device.is_cuda(), "DataLoader: pin_memory_device is ",
+                   pin_memory_device, "; it must be a GPU");
   }
 
   size_t batch_size, workers, max_jobs;
   std::optional<std::chrono::milliseconds> timeout;
   bool enforce_ordering, drop_last, pin_memory;
+  Device pin_memory_device;
 };
 
 }  // namespace halftape::data

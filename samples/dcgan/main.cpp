@@ -108,9 +108,11 @@ void train(const Set& set, const Arguments& a) {
   optim::Adam discriminator_optimizer(discriminator->parameters(), options);
   amp::GradScaler scaler({.enabled = a.precision.scaled()});
 
-  auto loader = data::make_data_loader(
-      Set(set).map(data::transforms::Stack<>()),
-      data::DataLoaderOptions(static_cast<size_t>(a.batch_size)).drop_last(true).pin_memory(true));
+  auto loader = data::make_data_loader(Set(set).map(data::transforms::Stack<>()),
+                                       data::DataLoaderOptions(static_cast<size_t>(a.batch_size))
+                                           .drop_last(true)
+                                           .pin_memory(device.is_cuda())
+                                           .pin_memory_device(device));
   const int64_t in_epoch = set.data().size(0) / a.batch_size;
   if (in_epoch == 0)
     throw sample::UserError(fmt::format("--batch-size: {} are more than the {} images",

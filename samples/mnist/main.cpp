@@ -124,7 +124,8 @@ void train(const Set& train_set, const Set& test_set, const Arguments& a,
                                               static_cast<size_t>(ranks.rank())),
       data::DataLoaderOptions(static_cast<size_t>(ranks.part_of(a.batch_size)))
           .workers(static_cast<size_t>(a.workers))
-          .pin_memory(true));
+          .pin_memory(device.is_cuda())
+          .pin_memory_device(device));
 
   nn::Sequential model = make_model(pixels.size(2), pixels.size(3), a.dropout);
   model->to(device);

@@ -57,6 +57,14 @@ TEST_CASE("a thread that does something about one GPU uses no other") {
       {"copies to the host", [&] { CHECK(x.cpu().to_vector<float>()[0] == 1); }},
       {"copies from pinned memory",
        [&] { (void)ones({10}, kCPU).pin_memory(second).to(second, true); }},
+      {"loads batches into pinned memory",
+       [&] {
+         auto loader = data::make_data_loader(
+             data::datasets::LabelledTensors(ones({4, 2}, kCPU), ones({4}, kCPU))
+                 .map(data::transforms::Stack<>()),
+             data::DataLoaderOptions(2).workers(1).pin_memory(true).pin_memory_device(second));
+         for (auto& batch : *loader) CHECK(batch.data.is_pinned());
+       }},
       {"lets go of memory", [&] { dropped = Tensor(); }},
       {"reads the figures", [&] { CHECK(cuda::memory_allocated(second) > 0); }},
       {"resets the figures", [&] { cuda::reset_peak_memory_stats(second); }},
