@@ -63,8 +63,11 @@ void set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, co
 void check(cublasStatus_t result, const char* what) {
   if (result == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
-  detail::fail("cuda: gemm: ", what, ": ", cublasLtGetStatusString(result), " (",
-               cublasLtGetStatusName(result), ")");
+  const std::string text =
+      detail::in_its_name(detail::str("cuda: gemm: ", what, ": ", cublasLtGetStatusString(result),
+                                      " (", cublasLtGetStatusName(result), ")"));
+  if (result == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemoryError(text);
+  throw Error(text);
 }
 
 Problem problem_of(const Product& p, bool reduced_sums) {

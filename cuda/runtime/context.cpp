@@ -69,6 +69,13 @@ std::string text_of(cudaError_t e) {
          (breaks_device(e) ? "; the GPU cannot be used any more in this process" : "");
 }
 
+[[noreturn]] void fail(cudaError_t e, const char* what, const std::string& more = "") {
+  (void)cudaGetLastError();  // clears it, unless it has broken the context
+  const std::string text = detail::in_its_name(detail::str("cuda: ", what, ": ", text_of(e), more));
+  if (e == cudaErrorMemoryAllocation) throw OutOfMemoryError(text);
+  throw Error(text);
+}
+
 }  // namespace
 
 std::atomic<bool> Context::blocking{os::is_asked_for("HALFTAPE_CUDA_BLOCKING")},
@@ -77,8 +84,7 @@ std::atomic<bool> Context::blocking{os::is_asked_for("HALFTAPE_CUDA_BLOCKING")},
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) [[likely]]
     return;
-  (void)cudaGetLastError();  // clears it, unless it has broken the context
-  detail::fail("cuda: ", what, ": ", text_of(result));
+  fail(result, what);
 }
 
 int Context::count() {
@@ -370,12 +376,11 @@ std::string Context::recent_launches() const {
 void Context::check_earlier(cudaError_t result, const char* what) const {
   if (result == cudaSuccess) [[likely]]
     return;
-  (void)cudaGetLastError();
   const std::string names = breaks_device(result) ? recent_launches() : "";
-  detail::fail("cuda: ", what, ": ", text_of(result),
-               names.empty() ? ""
-                             : "; enqueued before, the last first: " + names +
-                                   " (HALFTAPE_CUDA_BLOCKING=1 tells which)");
+  fail(result, what,
+       names.empty() ? ""
+                     : "; enqueued before, the last first: " + names +
+                           " (HALFTAPE_CUDA_BLOCKING=1 tells which)");
 }
 
 void Context::read_board() {

@@ -85,7 +85,7 @@ BufferPtr Context::allocate_pinned(size_t bytes) {
       free_unused_pinned();
       made = cudaHostAlloc(&block->bytes, block->size, cudaHostAllocPortable);
     }
-    check_earlier(made, "allocating pinned memory");
+    check_earlier(made, detail::str("allocating ", bytes, " bytes of pinned memory").c_str());
   }
   try {
     BufferPtr buffer =

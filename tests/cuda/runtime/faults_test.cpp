@@ -76,6 +76,16 @@ TEST_CASE("memory that has run out is an error with the figures, and the next ca
   CHECK(ones({100}).sum().item() == 100);
 }
 
+TEST_CASE("pinned memory that has run out is an error with the figure, and the next call works") {
+  const Clean clean;
+  Tensor big = empty({int64_t{1} << 22}, TensorOptions(kUInt8).device(kCPU));  // no block is kept
+  simt::fail_allocation(1, /*and_after=*/true);
+  CHECK(has(message<OutOfMemoryError>([&] { (void)big.pin_memory(); }),
+            "allocating 4194304 bytes of pinned memory"));
+  simt::reset();
+  CHECK(big.pin_memory().is_pinned());
+}
+
 TEST_CASE("any allocation of a training step may fail: the step throws, and the next one works") {
   const Clean clean;
   manual_seed(1);

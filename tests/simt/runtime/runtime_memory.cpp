@@ -154,6 +154,7 @@ cudaError_t allocate_pinned(void** address, std::size_t size) {
   if (forbidden_by_capture()) return cudaErrorStreamCaptureUnsupported;
   if (size == 0) return cudaSuccess;
   ++world().counters.pinned_allocations;
+  if (planned_to_fail()) return cudaErrorMemoryAllocation;
   *address = std::aligned_alloc(256, (size + 255) / 256 * 256);
   if (!*address) return cudaErrorMemoryAllocation;
   std::memset(*address, kPoison, size);
