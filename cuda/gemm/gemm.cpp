@@ -28,9 +28,23 @@ Order order_of(const Array& x) {
   return cuda::order_of(x.size(last - 1), x.size(last), x.strides()[last - 1], x.strides()[last]);
 }
 
-/// x, or a copy that the library can read. Expanded dimensions stay expanded.
-Array readable(const Array& x) {
-  if (order_of(x) != Order::Neither) return x;
+bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
+
+/// True if base and rows are aligned like those of a contiguous matrix of these sizes. For others
+/// the library takes other kernels than the one that finishes_right() has tried.
+bool has_alignment_of_sizes(const Array& x) {
+  const int last = x.dim() - 1;
+  for (const int d : {last - 1, last})
+    if (x.size(d) > 1 && x.strides()[d] > 1 &&
+        (x.strides()[d] - x.size(d == last ? last - 1 : last)) % 8 != 0)
+      return false;
+  return aligned(x);
+}
+
+/// x, or a copy that the library can read, with the alignment of its sizes `if_finished`. Expanded
+/// dimensions stay expanded.
+Array readable(const Array& x, bool if_finished = false) {
+  if (order_of(x) != Order::Neither && (!if_finished || has_alignment_of_sizes(x))) return x;
   Array once = x;
   for (int d = 0; d < x.dim() - 2; ++d)
     if (x.strides()[d] == 0) once = once.slice(d, 0, 1);
@@ -38,8 +52,6 @@ Array readable(const Array& x) {
   copy(y, once);
   return y.expand(x.shape());
 }
-
-bool aligned(const Array& x) { return reinterpret_cast<uintptr_t>(x.raw()) % 16 == 0; }
 
 /// True if no rounding is needed to bring the bias into the result's dtype.
 bool is_addable(const Array& bias, Dtype result) {
@@ -147,7 +159,7 @@ bool can_finish(const Gemm& g) {
   const bool gradient = g.epilogue == Epilogue::DRelu || g.epilogue == Epilogue::DGelu;
   if (g.d.dim() != 2 || g.d.numel() == 0 || g.a.numel() == 0 || g.beta != 0 ||
       factors == kFloat64 || (result != factors && result != kFloat32) ||
-      order_of(g.d) != Order::ByRows)
+      order_of(g.d) != Order::ByRows || !has_alignment_of_sizes(g.d))
     return false;
   if (g.bias && (gradient || g.bias_grad.defined() || !is_addable(*g.bias, result))) return false;
   if (const Array& s = g.bias_grad; s.defined())
@@ -159,7 +171,7 @@ bool can_finish(const Gemm& g) {
                    g.aux.strides()[0] % 8 == 0 && g.aux.strides()[0] >= g.d.size(1)));
 }
 
-/// The FusedGemm for products that can_finish() accepts.
+/// The FusedGemm for products that can_finish() accepts, of readable factors.
 Outcome multiply_fused(const Queue& q, const Gemm& g) {
   const Array bias = g.bias ? addable(*g.bias, g.d.dtype()) : Array();
   const auto address = [](const Array& x) {
@@ -167,11 +179,7 @@ Outcome multiply_fused(const Queue& q, const Gemm& g) {
   };
   const int64_t aux_bits = g.aux.defined() && g.aux.dtype() == kUInt8 ? 8 : 1;
   Outcome outcome = Outcome::Refused;
-  each_product({.d = g.d,
-                .a = readable(g.a),
-                .b = readable(g.b),
-                .bias = g.bias ? &bias : nullptr,
-                .alpha = g.alpha},
+  each_product({.d = g.d, .a = g.a, .b = g.b, .bias = g.bias ? &bias : nullptr, .alpha = g.alpha},
                [&](Product p) {
                  p.finish = {g.epilogue, address(g.aux),
                              g.aux.defined() ? g.aux.strides()[0] * aux_bits : 0,
@@ -209,9 +217,13 @@ void multiply(CudaBackend& on, const Gemm& given) {
   const bool writable = order != Order::Neither && (result == factors || result == wide);
   // The library adds a bias along columns if it need not round it; some of its kernels add it to
   // sums that are rounded already.
-  const bool fused = g.bias && writable && !spread && order == Order::ByRows && g.beta == 0 &&
-                     result != kFloat64 && is_addable(*g.bias, result) &&
-                     (result == wide || finishes_right(q, g, multiply_fused));
+  bool fused = g.bias && writable && !spread && order == Order::ByRows && g.beta == 0 &&
+               result != kFloat64 && is_addable(*g.bias, result);
+  if (fused && result != wide) {
+    Gemm finished = g;
+    finished.a = a = readable(a, true), finished.b = b = readable(b, true);
+    fused = has_alignment_of_sizes(g.d) && finishes_right(q, finished, multiply_fused);
+  }
   // What is added later is added before the rounding. Not all of the library's kernels do so with
   // what d holds.
   const bool rounds = writable && (result == wide || (g.beta == 0 && (!g.bias || fused))),
@@ -239,7 +251,10 @@ void CudaBackend::gemm(const Gemm& g) {
   }
   if (can_finish(g)) {
     const Queue q = queue(g.d);
-    if (finishes_right(q, g, multiply_fused) && multiply_fused(q, g) == Outcome::Done) return;
+    Gemm finished = g;
+    finished.a = readable(g.a, true), finished.b = readable(g.b, true);
+    if (finishes_right(q, finished, multiply_fused) && multiply_fused(q, finished) == Outcome::Done)
+      return;
   }
   gemm_unfused(*this, g, {masked_relu, gelu_and_input});
 }

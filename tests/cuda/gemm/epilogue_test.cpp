@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "../on_gpu.h"
@@ -230,6 +231,23 @@ TEST_SUITE("cuda") {
     const Library other(odd);
     for (const Epilogue e : {Epilogue::Relu, Epilogue::Gelu, Epilogue::DRelu, Epilogue::DGelu})
       CHECK(layer.kernels(layer.with(e)).size() > 1);
+  }
+
+  TEST_CASE("factors of other alignment than was tried are copied before they are multiplied") {
+    const Layer layer;
+    const Library right(like(simt::NanInRelu::Kept));
+    const Array wide = full({32, 24}, 1, kFloat16, kCUDA), odd = full({32, 17}, 1, kFloat16, kCUDA);
+    const std::pair<Array, size_t> cases[] = {
+        {wide.slice(1, 8, 24), 1}, {wide.slice(1, 1, 17), 2}, {odd.slice(1, 0, 16), 2}};
+    for (const auto& [a, kernels] : cases)
+      for (const Epilogue e : {Epilogue::Relu, Epilogue::None}) {
+        Gemm g = layer.with(e);
+        if (e == Epilogue::None) g.aux = {};
+        g.a = a;
+        CHECK(layer.kernels(g).size() == kernels);
+        CHECK(simt::counters().matmuls == 1);
+        CHECK(differ_on_gpu(layer.d, full({32, 64}, 17, kFloat16, kCPU)) == "");
+      }
   }
 
   TEST_CASE("a weight's float32 gradient brings the bias's along, where the library can") {
