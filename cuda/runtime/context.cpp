@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 #include "halftape/core/machine/os.h"
 #include "halftape/core/machine/warn.h"
@@ -16,6 +17,8 @@ constexpr DeviceIndex kMostDevices = 64;
 constexpr size_t kPoolOfStreams = 32;  // per device and priority; then they are reused in turn
 
 thread_local std::array<cudaStream_t, kMostDevices> chosen{};  // null: the device's first
+/// How many bad indices of each device this thread knows of, and 1; 0 before its first call.
+thread_local std::array<uint64_t, kMostDevices> told{};
 
 /// For memory of one device: a Buffer remembers the stream, and by its function the device.
 template <DeviceIndex index>
@@ -47,7 +50,7 @@ bool breaks_device(cudaError_t e) {
          e == cudaErrorExternalDevice || e == cudaErrorMpsClientTerminated;
 }
 
-/// Takes a note off the board; only one of the threads that see it gets it.
+/// Takes a note off the board; one of the threads that see it gets it.
 template <class Note>
 bool take(Note& note, Note& out) {
   const volatile unsigned& ready = note.ready;
@@ -388,13 +391,20 @@ void Context::read_board() {
   if (take(board_->skips, skips)) [[unlikely]]
     skips.report(skips.in_row, skips.scale, skips.bad_loss != 0);
   Board::BadIndex bad{};
-  if (take(board_->bad_index, bad)) [[unlikely]] {
-    // Without the name of the current op, which is not to blame.
-    std::ostringstream text;
-    text << bad.op << ": " << bad.argument << ' ' << bad.value << " at position " << bad.position
-         << " is out of range [" << bad.low << ", " << bad.limit << ')';
-    throw Error(text.str());
+  const bool taken = take(board_->bad_index, bad);
+  if (taken) [[unlikely]] {
+    const std::lock_guard lock(mutex_);
+    bad_index_ = detail::str(bad.op, ": ", bad.argument, ' ', bad.value, " at position ",
+                             bad.position, " is out of range [", bad.low, ", ", bad.limit, ')');
+    bad_indices_.fetch_add(1, std::memory_order_release);
   }
+  uint64_t& mine = told[static_cast<size_t>(index_)];
+  const uint64_t all = bad_indices_.load(std::memory_order_acquire);
+  if (mine == all) [[likely]]
+    return;
+  if (std::exchange(mine, all) == 0 && !taken) return;  // what was found before it came
+  const std::lock_guard lock(mutex_);
+  throw Error(bad_index_);  // without the name of the current op, which is not to blame
 }
 
 Queue queue(const Array& on) {

@@ -121,7 +121,8 @@ class Context {
   void record_use(const Buffer& bytes);
   /// Called after each launch: remembers its name for errors that surface later, throws its own.
   void launched(const char* what, cudaError_t result, cudaStream_t stream);
-  /// Throws or warns of the notes on the board. Every call of the backend begins with this.
+  /// Throws or warns of the notes on the board. Every call of the backend begins with this. A bad
+  /// index is thrown once in every thread that has used the device, as any may hold the numbers.
   void read_board();
   /// check() of a call that may return an earlier launch's failure: names the recent launches.
   void check_earlier(cudaError_t result, const char* what) const;
@@ -149,6 +150,8 @@ class Context {
   Pool normal_, urgent_;  // of streams
   std::vector<cudaStream_t> returned_;
   std::map<cudaStream_t, unsigned*> block_counts_;
+  std::string bad_index_;  // the last one
+  std::atomic<uint64_t> bad_indices_{1};
   static constexpr size_t kRemembered = 8;
   std::array<std::atomic<const char*>, kRemembered> recent_{};
   std::atomic<size_t> launches_{0};  // since the last synchronisation

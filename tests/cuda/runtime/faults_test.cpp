@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "halftape/core/machine/warn.h"
@@ -252,6 +253,21 @@ TEST_CASE("of two notes that kernels leave, the first stays until the host has r
   cuda::synchronize();
   REQUIRE(said.size() == 1);
   CHECK(has(said[0], "the scale is 512"));
+}
+
+TEST_CASE("a bad index is told to each thread that has used the device, once") {
+  const Clean clean;
+  const simt::With late(now_with([](auto& s) { s.mode = simt::Mode::Deferred; }));
+  const Tensor rows = ones({4, 2}), index = full({1}, 99, kInt64);
+  Tensor y;
+  std::thread([&] { y = rows.index_select(0, index); }).join();
+  std::string stranger, newcomer;
+  std::thread([&] { stranger = message([] { cuda::synchronize(); }); }).join();
+  CHECK(has(stranger, "index 99"));  // it took the note
+  std::thread([&] { newcomer = message([] { cuda::synchronize(); }); }).join();
+  CHECK(newcomer == "");
+  CHECK(has(message([&] { (void)y.cpu(); }), "index 99"));
+  CHECK(message([&] { (void)y.cpu(); }) == "");
 }
 
 TEST_CASE("a second GPU is another device") {
