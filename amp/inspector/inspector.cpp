@@ -295,8 +295,10 @@ size_t Inspector::Impl::take_samples(int64_t step, bool applied) {
     if (!counter_.has_bins(e)) continue;
     const size_t place = counter_.events()[e];
     const auto [at, is_new] = row_of.emplace(place, rows.size());
-    if (is_new) rows.push_back({place, step, scale_, {}, {}, {}});
-    rows[at->second].seen += counter_.read_bins(e);
+    if (is_new)
+      rows.push_back({place, step, scale_, counter_.read_bins(e), {}, {}});
+    else
+      rows[at->second].seen += counter_.read_bins(e);
   }
   if (applied)
     for (const auto& p : model_.named_parameters())

@@ -26,10 +26,15 @@ void count_exponents(int64_t* totals, const Array& x) {
       uint32_t tables[4][kExponentSlots] = {};
       Lanes<S> lanes(x.dtype());
       char* at = static_cast<char*>(x.raw()) + begin * lanes.item();
+      uint16_t slots[Lanes<S>::kMost];
       for (int64_t m; begin < end; begin += m, at += m * lanes.item()) {
         m = Lanes<S>::block(end - begin);
         const S* v = lanes.read(at, 1, m);
-        for (int64_t k = 0; k < m; ++k) ++tables[k % 4][exponent_slot(v[k])];
+        for (int64_t k = 0; k < m; ++k) slots[k] = static_cast<uint16_t>(exponent_slot(v[k]));
+        int64_t k = 0;
+        for (; k + 4 <= m; k += 4)
+          for (int j = 0; j < 4; ++j) ++tables[j][slots[k + j]];
+        for (; k < m; ++k) ++tables[0][slots[k]];
       }
       for (int slot = 0; slot < kExponentSlots; ++slot) {
         int64_t sum = 0;
