@@ -1,14 +1,21 @@
 // Which levels of instructions this machine has; cmake/cpu_levels.cmake compiles for them.
 #pragma once
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace halftape {
 
-/// x86-64-v3: AVX2, FMA and BMI2.
+/// x86-64-v3: AVX2, FMA, BMI and BMI2, F16C, MOVBE, LZCNT. A virtual machine may hide any of them.
 inline bool machine_has_v3() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned f16c = 1u << 29, movbe = 1u << 22, lzcnt = 1u << 5;
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & f16c) != 0 && (c & movbe) != 0 &&
+         __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & lzcnt) != 0;
 #else
   return false;
 #endif
