@@ -70,13 +70,16 @@ void compare(int64_t width, int steps, int rounds) {
   std::array<std::vector<double>, kKinds> seconds;
   std::barrier turn(kKinds);
   const auto train = [&](int kind) {
-    manual_seed(0);
-    Training training(width, options_of(kind));
+    std::optional<Training> training;
     for (int round = -1; round < rounds; ++round)
       for (int now = 0; now < kKinds; ++now) {
         turn.arrive_and_wait();
         if (now != kind) continue;
-        const double taken = training.run(steps);
+        if (round < 0) {
+          manual_seed(0);
+          training.emplace(width, options_of(kind));
+        }
+        const double taken = training->run(steps);
         if (round >= 0) seconds[static_cast<size_t>(kind)].push_back(taken);
       }
   };
