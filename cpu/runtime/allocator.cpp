@@ -195,7 +195,8 @@ void count_block(int64_t bytes, ThreadCache* own) noexcept {
   own ? own->count_small(bytes) : count(bytes);
 }
 
-void give_back(void* block, size_t size, void*) noexcept {
+void give_back(void* block, size_t bytes, void*) noexcept {
+  const size_t size = round_up(bytes);
   ThreadCache* own = own_cache(size);
   count_block(-static_cast<int64_t>(size), own);
   if (!keep(block, size, own)) release(block, size);
@@ -240,9 +241,9 @@ BufferPtr allocate(size_t bytes) {
                                                : 0;
   void* block = size > 0 ? take(size) : nullptr;
   if (!block) out_of_memory(bytes);
-  if (small) return Buffer::in_block(block, size - Buffer::kHead, Device(kCPU), &give_back);
+  if (small) return Buffer::in_block(block, bytes, Device(kCPU), &give_back);
   try {
-    return make_ref<Buffer>(block, size, Device(kCPU), &give_back);
+    return make_ref<Buffer>(block, bytes, Device(kCPU), &give_back);
   } catch (const std::bad_alloc&) {
     count_block(-static_cast<int64_t>(size), nullptr);
     release(block, size);  // to the system: the error needs memory, too

@@ -139,6 +139,8 @@ TEST_CASE("a pointer to write through counts as a write, and is of the tensor's 
 TEST_CASE("a storage is an alias of those of all views of one memory, and of no other") {
   const Tensor x = ones({2, 3}), y = x.clone();
   CHECK(x.storage().is_alias_of(x.storage()));
+  for (const int64_t n : {0, 4, 8176, 8177, 20'000})  // not those of the allocator's blocks
+    CHECK(zeros({n}).storage().nbytes() == static_cast<size_t>(4 * n));
   CHECK(x.storage().is_alias_of(x.t()[1].storage()));
   CHECK_FALSE(x.storage().is_alias_of(y.storage()));
   y.set_data(x);
