@@ -168,7 +168,7 @@ void Event::synchronize() const {
 }
 bool Event::query() const {
   refuse_in_step("Event::query()");
-  return on(device_).query_event(device_.index(), handle_.get());
+  return on(device_).query_event(handle_.get());
 }
 float Event::elapsed_time(const Event& later) const {
   HALFTAPE_CHECK(timing_ && later.timing_,

@@ -72,10 +72,8 @@ class CudaRuntime final : public Runtime {
                           "waiting for an event");
     context.read_board();
   }
-  bool query_event(DeviceIndex i, void* event) override {
-    if (!is_done(cudaEventQuery(static_cast<cudaEvent_t>(event)))) return false;
-    Context::of(i).read_board();
-    return true;
+  bool query_event(void* event) override {
+    return is_done(cudaEventQuery(static_cast<cudaEvent_t>(event)));
   }
   float elapsed_time(void* from, void* to) override {
     float milliseconds = 0;

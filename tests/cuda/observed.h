@@ -63,7 +63,7 @@ class ObservedRuntime final : public cuda::Runtime {
   void record_event(void* e, void* s) override { to_.record_event(e, s); }
   void wait_event(void* s, void* e) override { to_.wait_event(s, e); }
   void synchronize_event(DeviceIndex i, void* e) override { to_.synchronize_event(i, e); }
-  bool query_event(DeviceIndex i, void* e) override { return to_.query_event(i, e); }
+  bool query_event(void* e) override { return to_.query_event(e); }
   float elapsed_time(void* from, void* to) override { return to_.elapsed_time(from, to); }
 
  private:
