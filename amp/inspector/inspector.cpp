@@ -69,8 +69,9 @@ class Inspector::Impl {
   void step(const std::function<Tensor()>& loss_again);
   bool is_of_this_thread() const { return thread_ == std::this_thread::get_id(); }
   void look_away() { counter_.off = true; }
-  /// What a Graph's replays, or a GPU's steps, have counted since the last call.
-  void read_history();
+  /// What a Graph's replays, or a GPU's steps, have counted since the last call. last_skipped: what
+  /// the scaler says of the last of them.
+  void read_history(std::optional<bool> last_skipped = {});
 
   int64_t steps = 0;
   std::vector<ClassCounts> totals;
@@ -211,8 +212,8 @@ void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
   const std::optional<bool> skip = skipped();
   if (on_host())
     absorb(counter_.events(), counter_.read_classes(), skip);
-  else
-    read_history();
+  else  // of several steps any may have been skipped
+    read_history(skip ? std::optional(scaler_.stats().skips_in_row > 0) : std::nullopt);
   const int64_t now = steps - 1;
   if (skip == true && !overflows_.has(now)) note_unexplained_skip(now);
   const bool applied = !overflows_.has(now);
@@ -229,7 +230,7 @@ void Inspector::Impl::finish_step(const std::function<Tensor()>& loss_again) {
 }
 
 /// Each row holds the counts of all steps up to its own.
-void Inspector::Impl::read_history() {
+void Inspector::Impl::read_history(std::optional<bool> last_skipped) {
   const CountHistory::Taken taken = history_.take();
   read_at_ = calls_;
   if (taken.pushed == 0) return;
@@ -243,7 +244,7 @@ void Inspector::Impl::read_history() {
       for (size_t c = 0; c < counts[e].counts.size(); ++c)
         counts[e].counts[c] -= std::exchange(counted_[e].counts[c], counts[e].counts[c]);
     if (scales.size() >= count) scale_ = scales[scales.size() - count + i];
-    absorb(history_events_, counts, {});
+    absorb(history_events_, counts, i + 1 == count ? last_skipped : std::nullopt);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <halftape/halftape.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <thread>
 
@@ -94,6 +95,27 @@ Found found(bool graphed, int64_t every) {
 }
 
 }  // namespace
+
+TEST_CASE("on a GPU, too, a step that the scaler has applied was not skipped") {
+  const nn::Linear trained(1, 1), other(1, 1);
+  const nn::Sequential model{trained, other};
+  {
+    const NoGradGuard no_grad;
+    other->weight.fill_(0);
+  }
+  optim::SGD optimizer(trained->parameters(), optim::SGDOptions(0.1));
+  amp::GradScaler scaler(amp::GradScalerOptions::fixed(1));
+  Inspector inspector(*model, scaler);
+  const auto loss = [&] {
+    return trained->forward(ones({1, 1})).sum() + (other->forward(full({1, 1}, 1e30)) * 1e10).sum();
+  };
+  scaler.scale(loss()).backward();
+  REQUIRE(std::isinf(other->weight.grad().item<double>()));
+  CHECK(scaler.step(optimizer).applied());
+  scaler.update();
+  inspector.step(loss);
+  CHECK(inspector.overflows().empty());
+}
 
 TEST_CASE("on a GPU the Inspector finds the same in called steps and in replays of a Graph") {
   const Found called = found(false, 0), sampled = found(false, 3), replayed = found(true, 0);
