@@ -86,7 +86,11 @@ class Graph::Captured final : public Capture {
         } catch (...) {  // NOLINT: the first failure is told
         }
       }
-      trial.put_back();
+      try {
+        trial.put_back();
+      } catch (...) {
+        if (!failed) failed = std::current_exception();
+      }
       left = trial.made();
     }
     set_generator(random, device_);

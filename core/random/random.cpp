@@ -50,8 +50,9 @@ detail::RandomStreams& streams() {
   return own_streams ? *own_streams : *all;
 }
 
-void refuse_in_captured_step(bool now = Capture::active()) {
-  if (now)
+/// Also in its trial, which puts back the random numbers of one device alone.
+void refuse_in_captured_step() {
+  if (Capture::active_or_tried())
     detail::fail("the state of random numbers is set inside a captured step, whose replays each ",
                  "draw the next ones");
 }
@@ -59,7 +60,7 @@ void refuse_in_captured_step(bool now = Capture::active()) {
 }  // namespace
 
 void set_cpu_random_engine(RandomEngine engine) {
-  refuse_in_captured_step(Capture::active_or_tried());
+  refuse_in_captured_step();
   const std::lock_guard lock(streams().mutex);
   streams().cpu_engine = engine;
   const auto of_cpu = [](const auto& one) { return one.first.first == static_cast<int>(kCPU); };
@@ -95,7 +96,7 @@ void set_random_state(const RandomState& state) {
 }
 
 void manual_seed(uint64_t seed) {
-  refuse_in_captured_step(Capture::active_or_tried());  // the trial puts back one device's alone
+  refuse_in_captured_step();
   const std::lock_guard lock(streams().mutex);
   streams().seed = seed;
   streams().of.clear();
@@ -125,7 +126,9 @@ RandomKey random_reserve(Device device, int64_t count) {
 
 RandomScope::RandomScope(const RandomState& begin)
     : own_(std::make_unique<detail::RandomStreams>()), region_([&] {
-        refuse_in_captured_step();
+        HALFTAPE_CHECK(!Capture::active(),
+                       "RandomScope: inside a captured step, whose replays each "
+                       "draw the next random numbers");
         own_->set(begin);
         return std::exchange(own_streams, own_.get());
       }) {}

@@ -225,7 +225,7 @@ TEST_CASE("a step whose kernels find a bad index leaves what it wrote, and the r
 TEST_CASE(
     "a captured step sets no random numbers, marks no stream and asks for none, pins nothing") {
   Tensor y = zeros({4});
-  const Generator before = get_generator(kCUDA);
+  const Generator before = get_generator(kCUDA), of_cpu = get_generator(kCPU);
   cuda::Event event;
   event.record();
   const auto refused = [&](const char* name, const std::function<void()>& call) {
@@ -241,6 +241,7 @@ TEST_CASE(
   };
   refused("random numbers", [] { manual_seed(7); });
   refused("random numbers", [&] { set_generator(before, kCUDA); });
+  refused("random numbers", [] { set_random_state(get_random_state()); });
   refused("random numbers", [] { set_cpu_random_engine(RandomEngine::Philox); });
   refused("Event::record()", [&] { event.record(); });
   refused("Event::block()", [&] { event.block(cuda::current_stream()); });
@@ -249,7 +250,9 @@ TEST_CASE(
   refused("call pin_memory() outside it", [&] { y.copy_(plain.pin_memory()); });
   refused("Stream::query()", [] { (void)cuda::current_stream().query(); });
   CHECK(y.eq(0).all().item<bool>());
+  refused("random numbers", [] { set_generator({.seed = 7, .offset = 8}, kCPU); });
   CHECK(get_generator(kCUDA).offset == before.offset);
+  CHECK(get_generator(kCPU).seed == of_cpu.seed);
 }
 
 TEST_CASE("arrays of a captured step outlive the graph, and the graph the tensors it reads") {
