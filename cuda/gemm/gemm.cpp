@@ -218,11 +218,12 @@ void multiply(CudaBackend& on, const Gemm& given) {
   // The library adds a bias along columns if it need not round it; some of its kernels add it to
   // sums that are rounded already.
   bool fused = g.bias && writable && !spread && order == Order::ByRows && g.beta == 0 &&
-               result != kFloat64 && is_addable(*g.bias, result);
+               result != kFloat64 && is_addable(*g.bias, result) &&
+               (result == wide || (g.d.dim() == 2 && has_alignment_of_sizes(g.d)));
   if (fused && result != wide) {
     Gemm finished = g;
     finished.a = a = readable(a, true), finished.b = b = readable(b, true);
-    fused = has_alignment_of_sizes(g.d) && finishes_right(q, finished, multiply_fused);
+    fused = finishes_right(q, finished, multiply_fused);
   }
   // What is added later is added before the rounding. Not all of the library's kernels do so with
   // what d holds.
@@ -249,14 +250,14 @@ void CudaBackend::gemm(const Gemm& g) {
     multiply(*this, g);
     return;
   }
+  Gemm finished = g;
   if (can_finish(g)) {
     const Queue q = queue(g.d);
-    Gemm finished = g;
     finished.a = readable(g.a, true), finished.b = readable(g.b, true);
     if (finishes_right(q, finished, multiply_fused) && multiply_fused(q, finished) == Outcome::Done)
       return;
   }
-  gemm_unfused(*this, g, {masked_relu, gelu_and_input});
+  gemm_unfused(*this, finished, {masked_relu, gelu_and_input});
 }
 
 }  // namespace halftape::cuda
