@@ -59,7 +59,8 @@ std::string find_module(const Module& module, std::string& why_not) {
     if (!refused.empty()) {
       why_not = module.what + " is not loaded from " + refused.string() +
                 ": it must be a file of root or of the owner of " + code.string() +
-                ", that not everybody may write; if you trust it, " + variable + " names it";
+                ", that neither everybody nor another group may write; if you trust it, " +
+                variable + " names it";
       return "";
     }
   }
