@@ -10,12 +10,14 @@ const PRECISIONS = ['float32', 'fp16', 'scaled', 'bf16'];
 function values() {
   return Object.fromEntries(Object.keys(DEFAULTS).map(name => [name, field(name).value.trim()]));
 }
+const isNumber = input => ['number', 'range'].includes(input.type);
 /** What the address asks for and its field cannot show: [name, text]. */
 let misread = null;
 function setValues(wanted) {
   misread = null;
   for (const [name, value] of Object.entries(wanted)) {
     const input = field(name), before = input.value;
+    if (isNumber(input) && Number.isNaN(Number(value))) continue;  // the browser would warn in the console
     input.value = value;
     // A select without that option, or a range beyond its bounds, keeps a value of its own.
     if (input.value === '' && value !== '') input.value = before;
@@ -38,7 +40,7 @@ function readAddress() {
 }
 function shows(input, text) {
   const shown = input.value.trim();
-  return shown === text || (text !== '' && ['number', 'range'].includes(input.type) && Number(shown) === Number(text));
+  return shown === text || (text !== '' && isNumber(input) && Number(shown) === Number(text));
 }
 /** The settings that are not the first ones. */
 const addressText = () => new URLSearchParams(Object.entries(values()).filter(([name, value]) => value !== DEFAULTS[name])).toString();
