@@ -145,6 +145,9 @@ TEST_CASE("pin_memory leaves batches as they are where there is no GPU") {
     CHECK(batch.target.is_pinned() == has_gpu());
     CHECK(batch.data.select(1, 0).to_vector<int64_t>() == batch.target.mul(2).to_vector<int64_t>());
   }
+  const auto on_cpu = DataLoaderOptions(4).pin_memory(true).pin_memory_device(kCPU);
+  CHECK_THROWS_WITH_AS(FullDataLoaderOptions{on_cpu},
+                       "DataLoader: pin_memory_device is cpu; it must be a GPU", Error);
 }
 
 TEST_CASE("MNIST or Fashion-MNIST itself is read whole where HALFTAPE_MNIST names its folder") {
