@@ -61,8 +61,8 @@ class Region {
   };
   // Without destructors: a guard may end after the thread's other variables, or at exit.
   HALFTAPE_SHARED static inline constinit thread_local Open* innermost = nullptr;
-  HALFTAPE_SHARED static inline constinit std::atomic<Open*> lost{
-      nullptr};  // what no thread will delete
+  /// What no thread will delete.
+  HALFTAPE_SHARED static inline constinit std::atomic<Open*> lost{nullptr};
   Open* open_;
 };
 
