@@ -84,9 +84,11 @@ CodePlace place_of(const void* address) {
   std::string file = info.dli_fname;
 #if defined(__linux__)
   // dladdr() gives the main program the name that it was started by, which need not be a path.
-  Dl_info main;
-  if (dladdr(reinterpret_cast<void*>(getauxval(AT_PHDR)), &main) &&
-      main.dli_fbase == info.dli_fbase) {
+  static const void* const program = [] {  // asked once: it looks at every symbol
+    Dl_info main;
+    return dladdr(reinterpret_cast<void*>(getauxval(AT_PHDR)), &main) ? main.dli_fbase : nullptr;
+  }();
+  if (program && program == info.dli_fbase) {
     std::error_code failed;
     file = fs::read_symlink("/proc/self/exe", failed);
   }
