@@ -8,15 +8,18 @@
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <utility>
+#include <vector>
 
+#include "halftape/core/formula/number_class.h"
 #include "halftape/core/machine/threads.h"
 
 namespace halftape::testing {
 namespace {
 
-/// Calls f(address, bytes) for every element of a strided array, in row-major order.
+/// Calls f(address, step, length) for every row of a strided array, in order; step in elements.
 template <class F>
-void elements(const Array& a, F f) {
+void each_row(const Array& a, F f) {
   Dims at = Dims::filled(a.dim(), 0);
   const auto item = static_cast<int64_t>(element_size(a.dtype()));
   const int last = a.dim() - 1;
@@ -24,11 +27,17 @@ void elements(const Array& a, F f) {
   for (int64_t i = 0; i < a.numel(); i += length) {
     int64_t offset = 0;
     for (int d = 0; d < last; ++d) offset += at[d] * a.strides()[d];
-    for (int64_t j = 0; j < length; ++j)
-      f(static_cast<char*>(a.raw()) + (offset + j * step) * item, static_cast<size_t>(item));
+    f(static_cast<char*>(a.raw()) + offset * item, step, length);
     for (int d = last - 1; d >= 0 && ++at[d] == a.size(d); --d) at[d] = 0;
   }
 }
+
+/// An integer as large as a T.
+template <class T>
+using Word =
+    std::conditional_t<sizeof(T) == 1, uint8_t,
+                       std::conditional_t<sizeof(T) == 2, uint16_t,
+                                          std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
 
 constexpr char kGuard = 0x5a;  // what lies between and around the elements
 
@@ -58,29 +67,44 @@ Array placed(const Array& from, Layout layout) {
              .as_strided(shape, contiguous_strides(shape), 1);
   }
   std::memset(to.buffer()->bytes(), kGuard, to.buffer()->size());
-  std::string bytes;
-  elements(from, [&](char* p, size_t n) { bytes.append(p, n); });
-  const char* next = bytes.data();
-  elements(to, [&](char* p, size_t n) { std::memcpy(p, next, n), next += n; });
+  visit(from.dtype(), [&]<class T>(Type<T>) {
+    std::vector<Word<T>> words(static_cast<size_t>(from.numel()));
+    Word<T>* next = words.data();
+    each_row(from, [&](char* row, int64_t step, int64_t length) {
+      const auto* x = reinterpret_cast<const Word<T>*>(row);
+      for (int64_t i = 0; i < length; ++i) *next++ = x[i * step];
+    });
+    next = words.data();
+    each_row(to, [&](char* row, int64_t step, int64_t length) {
+      auto* x = reinterpret_cast<Word<T>*>(row);
+      for (int64_t i = 0; i < length; ++i) x[i * step] = *next++;
+    });
+  });
   return to;
 }
 
 /// The elements' bytes, which become guard bytes; "touched" appended if other bytes have changed.
 /// All NaNs are equal, because IEEE and compilers leave open which sign the NaN of two NaNs has.
 std::string taken(const Array& a) {
-  std::string bytes;
-  visit(a.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    elements(a, [&](char* p, size_t n) {
-      T x;
-      std::memcpy(&x, p, n);
-      const bool nan = convert<double>(x) != convert<double>(x);
-      bytes.append(nan ? "NaN\0\0\0\0\0" : p, n);
-      std::memset(p, kGuard, n);
+  std::string bytes(static_cast<size_t>(a.numel()) * element_size(a.dtype()), '\0');
+  visit(a.dtype(), [&]<class T>(Type<T>) {
+    Word<T> nan = 0, guard = 0;
+    std::memcpy(&nan, "NaN", std::min(sizeof nan, size_t{3}));
+    std::memset(&guard, kGuard, sizeof guard);
+    char* next = bytes.data();
+    each_row(a, [&](char* row, int64_t step, int64_t length) {
+      auto* x = reinterpret_cast<Word<T>*>(row);
+      for (int64_t i = 0; i < length; ++i, next += sizeof(T)) {
+        Word<T> word = std::exchange(x[i * step], guard);
+        if constexpr (is_floating_point(dtype_of<T>))
+          if ((word & ClassBorders<T>::magnitude) > ClassBorders<T>::infinite) word = nan;
+        std::memcpy(next, &word, sizeof word);
+      }
     });
   });
   const auto* all = static_cast<const char*>(a.buffer()->bytes());
-  for (size_t i = 0; i < a.buffer()->size(); ++i)
+  const size_t size = a.buffer()->size();
+  for (size_t i = 0; i < size; ++i)
     if (all[i] != kGuard) return bytes + "touched";
   return bytes;
 }
