@@ -54,7 +54,9 @@ class Machine:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, *options, **more):
-        process = self.start(*options, **more)
+        return self.end(self.start(*options, **more))
+
+    def end(self, process):
         output = process.communicate(timeout=60)[0]
         return process.returncode, output, self.found()
 
@@ -62,6 +64,28 @@ class Machine:
         files = sorted((self.here / "out").glob("*.json"), key=lambda f: f.stat().st_mtime)
         return json.loads(files[-1].read_text())["steps"] if files and files[-1].stat().st_size else {}
 
+
+# These use up the time that they are given, all at once.
+torch_hangs = Machine("torch hangs", torch="import time; time.sleep(100)")
+torch_hanging = torch_hangs.start("--bench", "--minutes", "0.3")
+
+bench_hangs = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100')
+bench_hanging = bench_hangs.start("--bench", "--minutes", "0.2")
+
+sanitizers = Machine("sanitizers")
+sanitizers.program("tools/compute-sanitizer", """while [ "$1" != --no-intro ]; do [ "$1" != --tool ] || tool=$2; shift; done
+case "$tool$*" in racecheck*norm_test*) echo 'a hazard'; exit 9 ;; synccheck*) sleep 100 ;; esac
+echo '[doctest] test cases:  3 |  3 passed | 0 failed'""")
+sanitizing = sanitizers.start("--only", "sanitizers", "--minutes", "0.4")
+
+checkout = Machine("checkout")
+source = checkout.here / "checkout"
+for file in ("scripts/gpu_check", "benchmarks/gpu_budgets.txt", "tests/cuda/rows_test.cpp"):
+    (source / file).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / file, source / file)
+checkout.program("tools/cmake", '[ "$1" != --build ] || { sleep 13; cp -r "' + str(checkout.here / "build") + '/." "$2"; }')
+(source / "build/gpu").mkdir(parents=True)
+building = checkout.start("--quick", "--minutes", "0.2", script=source / "scripts/gpu_check", build=False)
 
 code, said, steps = Machine("good").run("--quick")
 check("a quick check passes, and holds answers, cases and lines",
@@ -88,10 +112,10 @@ code, said, steps = Machine("crash", torch=CRASHES).run("--bench")
 check("a torch that crashes costs its own lines",
       code == 0 and len(steps["bench"]["lines"]) == 13 and "exit code -11" in steps["bench"]["failed"][0])
 
-code, said, steps = Machine("torch hangs", torch="import time; time.sleep(100)").run("--bench", "--minutes", "0.3")
+code, said, steps = torch_hangs.end(torch_hanging)
 check("so does one that hangs", code == 0 and len(steps["bench"]["lines"]) == 13 and "took more than" in steps["bench"]["torch"])
 
-code, said, steps = Machine("hang", bench=GOOD_BENCH + '[ "$workload" != a1024 ] || sleep 100').run("--bench", "--minutes", "0.2")
+code, said, steps = bench_hangs.end(bench_hanging)
 check("a benchmark that hangs leaves the lines before it, and its own",
       code == 1 and steps["bench"]["result"] == "failed" and
       [line["workload"] for line in steps["bench"]["lines"]] == ["", "a128", "a1024"])
@@ -109,12 +133,7 @@ check("files that fail leave the others and the next step",
 code, said, steps = Machine("small").run("--only", "large,sanitizers")
 check("what the machine lacks is skipped", steps["large"]["result"] == "skipped" and "8000 MiB" in steps["large"]["skipped"])
 
-SANITIZER = """while [ "$1" != --no-intro ]; do [ "$1" != --tool ] || tool=$2; shift; done
-case "$tool$*" in racecheck*norm_test*) echo 'a hazard'; exit 9 ;; synccheck*) sleep 100 ;; esac
-echo '[doctest] test cases:  3 |  3 passed | 0 failed'"""
-machine = Machine("sanitizers")
-machine.program("tools/compute-sanitizer", SANITIZER)
-code, said, steps = machine.run("--only", "sanitizers", "--minutes", "0.4")
+code, said, steps = sanitizers.end(sanitizing)
 found = steps["sanitizers"]
 check("each sanitizer has its share of the time, and names what it left out and what failed",
       code == 1 and found["memcheck"]["cases"] > 30 and not found["memcheck"]["left out"] and "a hazard" in found["racecheck"]["norm_test*"] and
@@ -126,14 +145,7 @@ for what, smi in ("that fails", "echo 'no driver'; exit 9"), ("that is missing",
     code, said, steps = machine.run("--only", "halves")
     check(f"an nvidia-smi {what}, and an nvcc that fails, cost nothing", code == 0 and steps["halves"]["cases"] == 3)
 
-machine = Machine("checkout")
-checkout = machine.here / "checkout"
-for file in ("scripts/gpu_check", "benchmarks/gpu_budgets.txt", "tests/cuda/rows_test.cpp"):
-    (checkout / file).parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / file, checkout / file)
-machine.program("tools/cmake", '[ "$1" != --build ] || { sleep 13; cp -r "' + str(machine.here / "build") + '/." "$2"; }')
-(checkout / "build/gpu").mkdir(parents=True)
-code, said, steps = machine.run("--quick", "--minutes", "0.2", script=checkout / "scripts/gpu_check", build=False)
+code, said, steps = checkout.end(building)
 check("the time of a quick check begins when the build is there", code == 0 and steps["build"]["seconds"] >= 13 and len(steps) == 4)
 
 machine = Machine("pack")
