@@ -99,10 +99,10 @@ void count_classes(int64_t* totals, const Array& x) {
 
 }  // namespace
 
-void CpuBackend::count_numbers(CountBy by, const Array& counts, const Array& given) {
-  const Array copy = given.contiguous() ? Array() : given.to_contiguous();
+void CpuBackend::count_numbers(CountBy by, const Array& counts, const Array& x) {
+  if (!x.contiguous()) return count_numbers(by, counts, x.to_contiguous());
   (by == CountBy::Exponent ? count_exponents : count_classes)(static_cast<int64_t*>(counts.raw()),
-                                                              copy.defined() ? copy : given);
+                                                              x);
   counts.bump_version();
 }
 
