@@ -43,7 +43,8 @@ class ValueCounter final : public ValueWatcher {
   Device device() const { return device_; }
   /// (events, 6) int64, on the device.
   Array classes() const;
-  std::vector<ClassCounts> read_classes() const;
+  /// The counts of each event; good until the next call.
+  const std::vector<ClassCounts>& read_classes();
   /// True if the event was counted by powers of two.
   bool has_bins(size_t event) const { return event < bins_.size() && bins_[event].defined(); }
   ExponentCounts read_bins(size_t event) const;
@@ -51,26 +52,32 @@ class ValueCounter final : public ValueWatcher {
   void reset(bool keep = false);
 
  private:
-  /// A LedgerPlace whose texts are elsewhere.
+  /// A module: that of the parameter that is the leaf with this seq(), or if 0, one by its path.
+  struct Owner {
+    uint64_t leaf = 0;
+    std::string_view path = {};
+  };
+  /// A LedgerPlace without its texts, which take long to find and to compare.
   struct Look {
     LedgerPlace::Kind kind;
     const char* op;
-    std::string_view module = {};
+    Owner module = {};
     int64_t output = 0;
-    std::string_view parameter = {};
+    uint64_t parameter = 0;  // seq() of its leaf
     const char* rule = "";
-    std::string_view rule_module = {};
+    Owner rule_module = {};
+    Dtype dtype = kFloat32;
+    bool known = false;  // whether its leaves are parameters that have their names
 
-    bool is_at(const LedgerPlace& place, Dtype dtype) const;
+    bool is_at(const LedgerPlace& place, const Look& earlier) const;
   };
-  void count(const Look& look, const Node* called, const Array& x);
-  size_t place_number(const Look& look, Dtype dtype);
+  static Owner owner_of(const Edge& weight);
+  static Owner owner_of(const Node& node, size_t input);
+  void count(Look look, const Node* called, const Array& x);
+  size_t place_number(Look& look);
   void grow();
-  const std::string& name_of(const Node* leaf);
-  const Node* leaf_below(const Node* node) const;
-  const Node* leaf_at(const Node& node) const;
-  std::string_view module_of(const Edge& weight);
-  std::string_view module_of(const Node& node, size_t input);
+  const std::string& name_of(uint64_t leaf);
+  std::string module_of(const Owner& owner);
   void find_names();
 
   const nn::Module& model_;
@@ -81,6 +88,8 @@ class ValueCounter final : public ValueWatcher {
   std::vector<std::string> origins_;
   std::unordered_map<std::string, size_t> numbers_;  // of places, by their texts
   std::vector<size_t> events_, last_events_;
+  std::vector<Look> looks_, last_looks_;  // of the events; their paths are gone
+  std::vector<ClassCounts> read_;
   Device device_ = kCPU;
   Array classes_;             // (capacity, 6) int64
   std::vector<Array> slots_;  // its rows

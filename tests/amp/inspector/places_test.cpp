@@ -166,6 +166,41 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("parameters whose names change are known by the new ones from the next step on") {
+  nn::ModuleList layers(nn::Linear(2, 2), nn::Linear(2, 2));
+  amp::GradScaler scaler({.enabled = false});
+  Inspector inspector(*layers, scaler, {.values = false});
+  const Tensor late = ones({2}).requires_grad_();
+  const auto counted_in_a_step = [&] {
+    const std::vector<amp::ClassCounts> before = inspector.totals();
+    Tensor x = ones({1, 2}) * late;
+    for (const auto& layer : *layers) x = layer->as<nn::Linear>()->forward(x);
+    x.sum().backward();
+    inspector.step();
+    std::vector<std::string> parameters;
+    for (size_t i = 0; i < inspector.totals().size(); ++i) {
+      const amp::LedgerPlace& p = inspector.places()[i];
+      if (p.kind == LedgerPlace::Kind::Parameter &&
+          (i >= before.size() || inspector.totals()[i].total() > before[i].total()))
+        parameters.push_back(p.parameter);
+    }
+    std::sort(parameters.begin(), parameters.end());
+    return parameters;
+  };
+  using Names = std::vector<std::string>;
+  const Names two{"", "0.bias", "0.weight", "1.bias", "1.weight"};
+  CHECK(counted_in_a_step() == two);
+  CHECK(counted_in_a_step() == two);
+  layers->insert(0, nn::Linear(2, 2));  // the others are 1 and 2 now
+  counted_in_a_step();                  // notices a parameter that it does not know
+  const Names three{"", "0.bias", "0.weight", "1.bias", "1.weight", "2.bias", "2.weight"};
+  CHECK(counted_in_a_step() == three);
+  layers->register_parameter("late", late);
+  counted_in_a_step();
+  CHECK(counted_in_a_step().back() == "late");
+  CHECK(counted_in_a_step().front() == "0.bias");
+}
+
 TEST_CASE("a step in which nothing is computed counts, and has no numbers") {
   const nn::Linear layer(2, 1);
   const amp::GradScaler scaler({.enabled = false});
