@@ -127,16 +127,20 @@ Fiber* Block::next_fiber() {
   const bool random = settings.order == Order::Random;
   if (started_ < size_ && (!ready_ || (random && random_.below(4) == 0))) return stacks_.fresh();
   if (!ready_) return &stacks_.own;
-  int w =
-      settings.order == Order::Reverse ? 31 - std::countl_zero(ready_) : std::countr_zero(ready_);
-  if (random) {
-    const int first = int(random_.below(32));
-    w = (first + std::countr_zero(std::rotr(ready_, first))) % 32;
-  }
+  int w;
+  if (random)
+    w = upcoming_ < 0 ? random_.one_of(ready_) : upcoming_;
+  else
+    w = settings.order == Order::Reverse ? 31 - std::countl_zero(ready_) : std::countr_zero(ready_);
   Warp& warp = warps_[w];
   current_ = warp.queue[warp.head++ % kWarp];
   current_->state = State::Running;
   if (warp.head == warp.tail) ready_ &= ~bit(w);
+  upcoming_ = -1;
+  if (random && ready_) {  // chosen now, so that what it needs is in the cache when its turn comes
+    upcoming_ = random_.one_of(ready_);
+    __builtin_prefetch(warps_[upcoming_].queue[warps_[upcoming_].head % kWarp]->fiber);
+  }
   return current_->fiber;
 }
 
@@ -152,7 +156,7 @@ void Block::make_ready(int w, std::uint32_t lanes) {
     thread.state = State::Ready;
     warp.queue[warp.tail++ % kWarp] = &thread;
   }
-  if (count) ready_ |= bit(w);
+  if (count) ready_ |= bit(w), upcoming_ = -1;
 }
 
 void Block::fiber_main() {
@@ -207,12 +211,16 @@ void Block::open_barrier() {
   }
 }
 
+void Block::divergent_barrier(Place place) {
+  fail("divergent __syncthreads: some threads wait at " + barrier_place_.text() + ", others at " +
+       place.text());
+}
+
 int Block::sync_threads(Place place, bool vote) {
   if (at_barrier_ == 0)
     barrier_place_ = place;
   else if (!(place == barrier_place_))
-    fail("divergent __syncthreads: some threads wait at " + barrier_place_.text() + ", others at " +
-         place.text());
+    divergent_barrier(place);
   Thread* self = current_;
   self->state = State::AtBarrier;
   self->place = place;
@@ -230,16 +238,24 @@ void Block::sync_grid(Place place) {
   sync_threads(place);
 }
 
+void Block::bad_mask(std::uint32_t mask, Place place) {
+  const int lane = current_->number % kWarp;
+  fail("warp collective at " + place.text() +
+       (mask & bit(lane)
+            ? ": the mask " + lanes_of(mask) + " names lanes that the block does not have"
+            : ": lane " + std::to_string(lane) + " is not in its own mask " + lanes_of(mask)));
+}
+
+void Block::crossed(const Collective& c, std::uint32_t mask, Place place) {
+  fail("warp collective at " + place.text() + ": lanes " + lanes_of(c.arrived) + " of the mask " +
+       lanes_of(mask) + " wait at another collective, " + c.place.text() + " with mask " +
+       lanes_of(c.mask));
+}
+
 void Block::collective(std::uint32_t mask, void* argument, Together together, Place place) {
   const int number = current_->number, w = number / kWarp, lane = number % kWarp;
-  const auto bad = [&](const std::string& why) {
-    fail("warp collective at " + place.text() + ": " + why);
-  };
-  if (!(mask & bit(lane)))
-    bad("lane " + std::to_string(lane) + " is not in its own mask " + lanes_of(mask));
   const int lanes = std::min(kWarp, size_ - w * kWarp);
-  if (lanes < kWarp && mask >> lanes && mask != ~0u)
-    bad("the mask " + lanes_of(mask) + " names lanes that the block does not have");
+  if (!(mask & bit(lane)) || (lanes < kWarp && mask >> lanes && mask != ~0u)) bad_mask(mask, place);
   Collective *mine = nullptr, *unused = nullptr;
   for (Collective& c : warps_[w].open) {
     if (!c.arrived)
@@ -247,8 +263,7 @@ void Block::collective(std::uint32_t mask, void* argument, Together together, Pl
     else if (c.mask == mask && c.together == together)
       mine = &c;
     else if (c.arrived & mask && c.mask & bit(lane))  // they wait for this lane, it for them
-      bad("lanes " + lanes_of(c.arrived) + " of the mask " + lanes_of(mask) +
-          " wait at another collective, " + c.place.text() + " with mask " + lanes_of(c.mask));
+      crossed(c, mask, place);
   }
   if (!mine) mine = unused ? unused : &warps_[w].open.emplace_back();
   mine->mask = mask;
@@ -277,6 +292,7 @@ void Block::run(uint3 index) {
   index_ = index;
   started_ = at_barrier_ = votes_ = 0;
   ready_ = 0;
+  upcoming_ = -1;
   alive_ = size_;
   const std::size_t bytes = grid_.shared_bytes;
   const std::size_t canary = std::min(kCanary, kMaxDynamicShared - bytes);

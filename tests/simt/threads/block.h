@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <barrier>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -53,6 +54,11 @@ class Random {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return static_cast<std::uint32_t>(((x ^ x >> 31) >> 32) * limit >> 32);
+  }
+  /// The number of one of the bits that are set.
+  int one_of(std::uint32_t bits) {
+    const int first = int(below(32));
+    return (first + std::countr_zero(std::rotr(bits, first))) % 32;
   }
   void shuffle(int* values, int count) {
     for (int i = count - 1; i > 0; --i)
@@ -111,6 +117,10 @@ class Block {
   void make_ready(int warp, std::uint32_t lanes);
   void open_barrier();
   bool complete(int warp, Collective& c, int running_lane);
+  // Apart, so that what waits in a fiber has a small frame.
+  [[noreturn, gnu::noinline]] void divergent_barrier(Place place);
+  [[noreturn, gnu::noinline]] void bad_mask(std::uint32_t mask, Place place);
+  [[noreturn, gnu::noinline]] void crossed(const Collective& c, std::uint32_t mask, Place place);
   void thread_exits(int number);
   void check_shared_canary();
   std::string deadlock() const;
@@ -132,6 +142,7 @@ class Block {
   Stacks& stacks_;           // of this OS thread
   Fiber* running_;
   Random random_;
+  int upcoming_ = -1;  // at random: the warp to go on next; −1: not chosen yet
   std::string fault_;
 };
 
