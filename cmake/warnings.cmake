@@ -8,10 +8,6 @@ target_compile_options(halftape_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Xptxas=--warn-on-spills
     $<$<BOOL:${HALFTAPE_WERROR}>:-Werror=all-warnings>>)
 
-# Options of cases and samples, which leave the work to the library: g++ takes 55 to 65 % of the time of -O1 for them.
-# Where it optimises little, GCC 12 may see a std::string's operator+ read and write beyond its buffer (GCC bug 105329).
-set(halftape_light_options $<$<CONFIG:Release>:-Og> $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-
 add_library(halftape_sanitizers INTERFACE)
 if(HALFTAPE_SANITIZE STREQUAL address)
   set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

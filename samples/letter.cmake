@@ -1,6 +1,11 @@
-# Runs a letter twice (the second run of 06 resumes) and compares its last line with the one that its head promises.
+# Sees that a letter includes the library itself, runs it twice (the second run of 06 resumes), and compares its last line with
+# the one that its head promises.
 # cmake -D PROGRAM=<file> -D SOURCE=<file> -P letter.cmake
 cmake_minimum_required(VERSION 3.25)
+file(STRINGS ${SOURCE} header REGEX "^#include <halftape/halftape.h>$")
+if(NOT header)  # its build may have read it before the letter
+  message(FATAL_ERROR "${SOURCE} does not include <halftape/halftape.h>")
+endif()
 file(STRINGS ${SOURCE} promise REGEX "^// .*Last line: ")
 string(REGEX REPLACE "^// .*Last line: " "" promise "${promise}")
 set(folder ${PROGRAM}.folder)
