@@ -110,6 +110,7 @@ TEST_CASE("gpu: the order is stable both ways, whatever is sorted") {
     check_order(normal({2, n}, kFloat32), 1, n);
     check_order(whole({2, n}, kInt32), 1, (n + 1) / 2);
   }
+  check_order(normal({2200, 65}, kFloat32), 1, 65);  // blocks of two warps take several lines
   check_order(full({}, 3, kFloat32, kCPU), 0, 1);
   check_order(Array({0, 4}, kFloat32, kCPU), 1, 4);
   check_order(Array({4, 3}, kFloat32, kCPU), 1, 0);
