@@ -32,11 +32,14 @@ thread_local constinit const char* op_at_work = nullptr;
 thread_local constinit const Place* place_at_work = nullptr;
 constinit std::atomic<std::string (*)()> call_at_work = nullptr;
 
-std::string printed(void (*print)(std::ostream& out, const void* there), const void* there) {
+std::string printed(FunctionRef<void(std::ostream& out)> print) {
   std::ostringstream text;
   text.imbue(std::locale::classic());  // a global one may group digits
-  print(text, there);
+  print(text);
   return text.str();
+}
+void fail_with(FunctionRef<void(std::ostream& out)> print) {
+  throw Error(in_its_name(printed(print)));
 }
 
 std::string in_its_name(std::string text) {

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "halftape/core/function_ref.h"
+
 namespace halftape {
 
 /// Everything the library throws for wrong arguments or wrong state. Nothing aborts.
@@ -43,23 +45,23 @@ extern std::atomic<std::string (*)()> call_at_work;
 /// the call behind it.
 std::string in_its_name(std::string text);
 
-/// What `print` writes of the thing that is there.
-std::string printed(void (*print)(std::ostream& out, const void* there), const void* there);
+// What follows is done elsewhere, once for all kinds of parts: there are hundreds.
 
-/// The parts, printed one after the other. The stream is made elsewhere, once for all kinds of
-/// parts: there are hundreds.
+/// What `print` writes.
+std::string printed(FunctionRef<void(std::ostream& out)> print);
+/// Throws an Error with it, in_its_name().
+[[noreturn]] void fail_with(FunctionRef<void(std::ostream& out)> print);
+
+/// The parts, printed one after the other.
 template <class... Parts>
 std::string str(const Parts&... parts) {
-  const auto print = [&](std::ostream& out) { (out << ... << parts); };
-  return printed(
-      [](std::ostream& out, const void* p) { (*static_cast<const decltype(print)*>(p))(out); },
-      &print);
+  return printed([&](std::ostream& out) { (out << ... << parts); });
 }
 
 /// Not inlined, so that the functions which check are.
 template <class... Parts>
 [[noreturn, gnu::noinline, gnu::cold]] void fail(const Parts&... parts) {
-  throw Error(in_its_name(str(parts...)));
+  fail_with([&](std::ostream& out) { (out << ... << parts); });
 }
 }  // namespace detail
 }  // namespace halftape
