@@ -245,12 +245,15 @@ void fill(const Array& to, Scalar value) {
     using Word = typename decltype(t)::type;
     Word v;
     std::memcpy(&v, &bits, sizeof v);
-    Walk<1>::run({&to}, [v](const auto& at, const auto& steps, int64_t n) {
-      Word* y = reinterpret_cast<Word*>(at[0]);
-      if (steps[0] == 1)
-        std::fill_n(y, n, v);
-      else
-        for (int64_t i = 0; i < n; ++i) y[i * steps[0]] = v;
+    Walk<1>::run({&to}, [v](WalkedRuns<1>& runs) {
+      do {
+        Word* y = reinterpret_cast<Word*>(runs.at[0]);
+        const int64_t n = runs.n, step = runs.steps[0];
+        if (step == 1)
+          std::fill_n(y, n, v);
+        else
+          for (int64_t i = 0; i < n; ++i) y[i * step] = v;
+      } while (runs.next());
     });
   });
 }

@@ -43,10 +43,10 @@ void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
   }
 }
 
-/// f(lanes of each array, n): from the lanes of the N − 1 inputs to those of the first array. A
-/// large transposed input is copied first, tile by tile.
-template <class S, size_t N, class F>
-void walk(const std::array<const Array*, N>& arrays, const F& f) {
+/// From the lanes of the N − 1 inputs to those of the first array. A large transposed input is
+/// copied first, tile by tile.
+template <class S, size_t N>
+void walk(const std::array<const Array*, N>& arrays, BlockFunction<S, N> f) {
   struct FirstIsResult {
     static constexpr bool reads(size_t a) { return a > 0; }
     static constexpr bool writes(size_t a) { return a == 0; }
@@ -62,8 +62,7 @@ void walk(const std::array<const Array*, N>& arrays, const F& f) {
       with[a] = &straight;
       return walk<S, N>(with, f);
     }
-  each_block<S>(arrays, FirstIsResult(),
-                [&](const auto& at, int64_t lanes, int64_t) { f(at, lanes); });
+  each_block<S>(arrays, FirstIsResult(), f);
 }
 
 template <class S>
@@ -86,7 +85,7 @@ void CpuBackend::unary(OpId op, const Array& y, const Array& x, const Params<Sca
     using S = typename decltype(t)::type;
     const auto kernel = map_table<S>[static_cast<size_t>(op)];
     const Params<S> q = narrow<S>(p);
-    walk<S, 2>({&y, &x}, [&](const auto& at, int64_t n) { kernel(at[1], at[0], n, q); });
+    walk<S, 2>({&y, &x}, [&](const auto& at, int64_t n, int64_t) { kernel(at[1], at[0], n, q); });
   });
 }
 
@@ -97,7 +96,7 @@ void CpuBackend::unary_grad(OpId op, const Array& dx, const Array& g, const Arra
     const auto kernel = grad_table<S>[static_cast<size_t>(op)];
     const Params<S> q = narrow<S>(p);
     walk<S, 3>({&dx, &g, &saved},
-               [&](const auto& at, int64_t n) { kernel(at[1], at[2], at[0], n, q); });
+               [&](const auto& at, int64_t n, int64_t) { kernel(at[1], at[2], at[0], n, q); });
   });
 }
 
@@ -107,14 +106,15 @@ void CpuBackend::binary(OpId op, const Array& y, const Array& a, const Array& b)
   with_compute_type(type, [&](auto t) {
     using S = typename decltype(t)::type;
     const auto kernel = zip_table<S>[static_cast<size_t>(op)];
-    walk<S, 3>({&y, &a, &b}, [&](const auto& at, int64_t n) { kernel(at[1], at[2], at[0], n); });
+    walk<S, 3>({&y, &a, &b},
+               [&](const auto& at, int64_t n, int64_t) { kernel(at[1], at[2], at[0], n); });
   });
 }
 
 void CpuBackend::where(const Array& y, const Array& condition, const Array& a, const Array& b) {
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
-    walk<S, 4>({&y, &condition, &a, &b}, [](const auto& at, int64_t n) {
+    walk<S, 4>({&y, &condition, &a, &b}, [](const auto& at, int64_t n, int64_t) {
       for (int64_t i = 0; i < n; ++i) at[0][i] = at[1][i] != S(0) ? at[2][i] : at[3][i];
     });
   });

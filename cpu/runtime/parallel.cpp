@@ -42,8 +42,7 @@ bool soon(const F& is_true) {
 /// One parallel loop. Threads hold it by shared_ptr, because the caller may be gone when a late one
 /// looks at it.
 struct Job {
-  void (*task)(int64_t, void*);
-  void* context;
+  FunctionRef<void(int64_t)> task;
   int64_t count;
   // The caller's: bits and errors are those of its loop alone.
   uint32_t flush = detail::flush_bits();
@@ -54,6 +53,8 @@ struct Job {
   std::condition_variable finished;
   std::exception_ptr error;
 
+  Job(FunctionRef<void(int64_t)> each, int64_t n) : task(each), count(n) {}
+
   /// Claims and runs tasks until none is left.
   void work() {
     inside = true;
@@ -62,7 +63,7 @@ struct Job {
     const ScopedValue placed(detail::place_at_work, place);
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
       try {
-        task(i, context);
+        task(i);
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
@@ -191,10 +192,11 @@ Pool& shared_pool() {
 
 }  // namespace
 
-void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
+void parallel_for(int64_t count, FunctionRef<void(int64_t)> task) {
+  if (count == 1) return task(0);
   const int helpers = static_cast<int>(std::min<int64_t>(get_num_threads(), count)) - 1;
   auto serially = [&] {
-    for (int64_t i = 0; i < count; ++i) task(i, context);
+    for (int64_t i = 0; i < count; ++i) task(i);
   };
   if (helpers <= 0 || inside) return serially();
   Pool& pool = shared_pool();
@@ -202,14 +204,11 @@ void parallel_for(int64_t count, void (*task)(int64_t, void*), void* context) {
   if (!free) return serially();
   std::shared_ptr<Job> job;
   try {
-    job = std::make_shared<Job>();
+    job = std::make_shared<Job>(task, count);
   } catch (const std::bad_alloc&) {  // what needs no memory by itself shall not fail for threads
     free.unlock();
     return serially();
   }
-  job->task = task;
-  job->context = context;
-  job->count = count;
   pool.run(job, helpers);
   const std::string warning = pool.warning();
   free.unlock();

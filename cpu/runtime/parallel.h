@@ -2,20 +2,14 @@
 #pragma once
 #include <cstdint>
 
+#include "halftape/core/function_ref.h"
 #include "halftape/core/machine/threads.h"
 
 namespace halftape::cpu {
 
 /// Calls task(i) for every i in [0, count), on the caller and the pool's threads. An exception of a
 /// task reaches the caller after all others have ended. Nested calls run on the calling thread.
-void parallel_for(int64_t count, void (*task)(int64_t i, void* context), void* context);
-
-template <class F>
-void parallel_for(int64_t count, const F& f) {
-  if (count == 1) return f(int64_t{0});
-  parallel_for(
-      count, [](int64_t i, void* c) { (*static_cast<const F*>(c))(i); }, const_cast<F*>(&f));
-}
+void parallel_for(int64_t count, FunctionRef<void(int64_t i)> task);
 
 /// f(begin, end) for ranges of `grain` elements, on the caller and the pool's threads.
 template <class F>

@@ -70,8 +70,7 @@ inline int64_t grain(int64_t items, int64_t elements) {
 }
 
 /// task(i) for every i below `count`: on the pool, unless all tasks together have few elements.
-template <class F>
-void parallel_tasks(int64_t count, int64_t elements, const F& task) {
+inline void parallel_tasks(int64_t count, int64_t elements, FunctionRef<void(int64_t i)> task) {
   if (elements > kAlone) return parallel_for(count, task);
   for (int64_t i = 0; i < count; ++i) task(i);
 }
@@ -190,40 +189,8 @@ class Walk : public CollapsedDims<N> {
  public:
   using CollapsedDims<N>::CollapsedDims, CollapsedDims<N>::shape, CollapsedDims<N>::operands;
 
-  /// f(pointers, steps, n) for every run of the innermost dimension, or f(runs): cut into fixed
-  /// tiles over the pool.
-  template <class F>
-  void run(const F& f) const {
-    run(&call<F>, &f);
-  }
-  /// Plans the walk as well, but not for a few contiguous elements.
-  template <class F>
-  static void run(const std::array<const Array*, N>& arrays, const F& f) {
-    bool plain = arrays[0]->numel() <= kAlone;
-    std::array<char*, N> first;
-    for (size_t a = 0; a < N; ++a) {
-      first[a] = static_cast<char*>(arrays[a]->raw());
-      plain = plain && arrays[a]->contiguous();
-    }
-    if (!plain) return Walk(arrays).run(f);
-    WalkedRuns<N> all(first, arrays[0]->numel());
-    call<F>(&f, all);
-  }
-
- private:
-  // Compiled once for every N, not for every f.
-  using Body = void (*)(const void* f, WalkedRuns<N>& runs);
-  template <class F>
-  static void call(const void* f, WalkedRuns<N>& runs) {
-    if constexpr (std::is_invocable_v<const F&, WalkedRuns<N>&>) {
-      (*static_cast<const F*>(f))(runs);
-    } else {
-      do (*static_cast<const F*>(f))(runs.at, runs.steps, runs.n);
-      while (runs.next());
-    }
-  }
-
-  void run(Body body, const void* f) const {
+  /// f(runs) for the runs of the innermost dimension: cut into fixed tiles over the pool.
+  void run(FunctionRef<void(WalkedRuns<N>& runs)> f) const {
     const int inner = shape.size() - 1;
     const int64_t length = shape[inner];
     int64_t rows = 1;
@@ -237,8 +204,27 @@ class Walk : public CollapsedDims<N> {
       WalkedRuns<N> runs(*this, start, first);
       runs.n = std::min(kTile, length - start);
       runs.rows = std::min(rows - first, rows_per_tile);
-      body(f, runs);
+      f(runs);
     });
+  }
+  /// Plans the walk as well, but not for a few contiguous elements.
+  [[gnu::always_inline]] static void run(const std::array<const Array*, N>& arrays,
+                                         FunctionRef<void(WalkedRuns<N>& runs)> f) {
+    bool plain = arrays[0]->numel() <= kAlone;
+    std::array<char*, N> first;
+    for (size_t a = 0; a < N; ++a) {
+      first[a] = static_cast<char*>(arrays[a]->raw());
+      plain = plain && arrays[a]->contiguous();
+    }
+    if (!plain) return plan_and_run(arrays, f);
+    WalkedRuns<N> all(first, arrays[0]->numel());
+    f(all);
+  }
+
+ private:
+  [[gnu::noinline]] static void plan_and_run(const std::array<const Array*, N>& arrays,
+                                             FunctionRef<void(WalkedRuns<N>& runs)> f) {
+    Walk(arrays).run(f);
   }
 };
 
@@ -265,10 +251,15 @@ size_t repeated(const WalkedRuns<N>& runs, const Use& use) {
 }
 inline constexpr int64_t kRepeated = 1024;  // elements that are worked on at once then
 
+/// What is done with a block: its lanes of each array, whole chunks of them, and its elements.
+template <class S, size_t N>
+using BlockFunction =
+    FunctionRef<void(const std::array<S*, N>& lanes, int64_t n, int64_t elements)>;
+
 /// Runs of lanes beside one that repeats, several at a time, for a step from one short row to the
 /// next costs as much as some chunks.
-template <class S, size_t N, class F>
-void repeat_runs(WalkedRuns<N>& runs, size_t again, const F& f) {
+template <class S, size_t N>
+void repeat_runs(WalkedRuns<N>& runs, size_t again, BlockFunction<S, N> f) {
   alignas(64) S copies[kRepeated];
   const int64_t most = kRepeated / runs.n;
   std::array<S*, N> lanes;
@@ -285,53 +276,61 @@ void repeat_runs(WalkedRuns<N>& runs, size_t again, const F& f) {
   } while (runs.next(count));
 }
 
-/// f(lanes of each array, whole chunks of lanes, elements) for blocks of arrays of one shape, of
-/// lanes of S. An array that `use` does not name has no lanes.
-template <class S, size_t N, class Use, class F>
-void each_block(const std::array<const Array*, N>& arrays, const Use& use, const F& f) {
-  const auto blocks = [&]<size_t... A>(std::index_sequence<A...>) {
-    return [&](WalkedRuns<N>& runs) {
-      std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
-      std::array<S*, N> lanes{};
-      bool in_place = runs.n >= kLanes;
-      for (size_t a = 0; a < N; ++a) {
-        if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(runs.n));
-        if (in_place && (use.reads(a) || use.writes(a))) in_place = copies[a].dense(runs.steps[a]);
-        in_place &= !use.misses(a);
-      }
-      if (in_place && runs.n % kLanes == 0 && runs.n <= kRepeated / 4)
-        if (const size_t again = repeated<S>(runs, use); again < N)
-          return repeat_runs<S>(runs, again, f);
-      do {
-        std::array<char*, N> at = runs.at;
-        const auto advance = [&](int64_t n) {
-          for (size_t a = 0; a < N; ++a) at[a] += n * runs.steps[a] * copies[a].item();
-        };
-        int64_t rest = runs.n, n;
-        if (in_place) {
-          n = rest / kLanes * kLanes;
-          for (size_t a = 0; a < N; ++a) lanes[a] = reinterpret_cast<S*>(at[a]);
-          f(lanes, n, n);
-          if (n == rest) continue;
-          advance(n);
-          rest -= n;
-        }
-        for (; rest > 0; rest -= n) {
-          n = Lanes<S>::block(rest);
-          for (size_t a = 0; a < N; ++a)
-            if (use.reads(a))
-              lanes[a] = copies[a].read(at[a], runs.steps[a], n);
-            else if (use.writes(a))
-              lanes[a] = copies[a].at(at[a], runs.steps[a], n);
-          f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
-          for (size_t a = 0; a < N; ++a)
-            if (use.writes(a)) copies[a].write(lanes[a], at[a], runs.steps[a], n);
-          if (n < rest) advance(n);
-        }
-      } while (runs.next());
+/// f for the blocks of runs. Not inlined, so that there is one for a walk with and without a plan.
+template <class S, class Use, size_t... A>
+[[gnu::noinline]] void each_block_of(WalkedRuns<sizeof...(A)>& runs,
+                                     const std::array<const Array*, sizeof...(A)>& arrays,
+                                     const Use& use, BlockFunction<S, sizeof...(A)> f,
+                                     std::index_sequence<A...>) {
+  constexpr size_t N = sizeof...(A);
+  std::array<Lanes<S>, N> copies{Lanes<S>(arrays[A]->dtype())...};
+  std::array<S*, N> lanes{};
+  bool in_place = runs.n >= kLanes;
+  for (size_t a = 0; a < N; ++a) {
+    if (use.misses(a)) lanes[a] = copies[a].zeros(Lanes<S>::block(runs.n));
+    if (in_place && (use.reads(a) || use.writes(a))) in_place = copies[a].dense(runs.steps[a]);
+    in_place &= !use.misses(a);
+  }
+  if (in_place && runs.n % kLanes == 0 && runs.n <= kRepeated / 4)
+    if (const size_t again = repeated<S>(runs, use); again < N)
+      return repeat_runs<S>(runs, again, f);
+  do {
+    std::array<char*, N> at = runs.at;
+    const auto advance = [&](int64_t n) {
+      for (size_t a = 0; a < N; ++a) at[a] += n * runs.steps[a] * copies[a].item();
     };
-  };
-  Walk<N>::run(arrays, blocks(std::make_index_sequence<N>()));
+    int64_t rest = runs.n, n;
+    if (in_place) {
+      n = rest / kLanes * kLanes;
+      for (size_t a = 0; a < N; ++a) lanes[a] = reinterpret_cast<S*>(at[a]);
+      f(lanes, n, n);
+      if (n == rest) continue;
+      advance(n);
+      rest -= n;
+    }
+    for (; rest > 0; rest -= n) {
+      n = Lanes<S>::block(rest);
+      for (size_t a = 0; a < N; ++a)
+        if (use.reads(a))
+          lanes[a] = copies[a].read(at[a], runs.steps[a], n);
+        else if (use.writes(a))
+          lanes[a] = copies[a].at(at[a], runs.steps[a], n);
+      f(lanes, (n + kLanes - 1) / kLanes * kLanes, n);
+      for (size_t a = 0; a < N; ++a)
+        if (use.writes(a)) copies[a].write(lanes[a], at[a], runs.steps[a], n);
+      if (n < rest) advance(n);
+    }
+  } while (runs.next());
+}
+
+/// f for blocks of arrays of one shape, of lanes of S. An array that `use` does not name has no
+/// lanes.
+template <class S, size_t N, class Use>
+void each_block(const std::array<const Array*, N>& arrays, const Use& use,
+                std::type_identity_t<BlockFunction<S, N>> f) {
+  Walk<N>::run(arrays, [&](WalkedRuns<N>& runs) {
+    each_block_of<S>(runs, arrays, use, f, std::make_index_sequence<N>());
+  });
 }
 
 }  // namespace halftape::cpu
