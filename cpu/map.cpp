@@ -25,7 +25,7 @@ void map_lanes(const S* x, S* y, int64_t n, const Params<S>& p) {
   if constexpr (!std::is_same_v<S, int64_t>)
     for (int64_t i = 0; i < n; i += kLanes) at(y, i) = formula_f<Op>(at(x, i), p);
   else if constexpr (Op::integers)
-    for (int64_t i = 0; i < n; ++i) y[i] = formula_f<Op>(x[i], p);
+    for (int64_t i = 0; i < in_chunks(n); ++i) y[i] = formula_f<Op>(x[i], p);
 }
 template <class Op, class S>
 void grad_lanes(const S* g, const S* s, S* dx, int64_t n, const Params<S>& p) {
@@ -37,7 +37,7 @@ void zip_lanes(const S* a, const S* b, S* y, int64_t n) {
     if constexpr (Op::divides)
       HALFTAPE_CHECK(std::find(b, b + n, S(0)) == b + n, Op::name, ": an integer divided by zero");
     if constexpr (!Op::of_floats)
-      for (int64_t i = 0; i < n; ++i) y[i] = Op::f(a[i], b[i]);
+      for (int64_t i = 0; i < in_chunks(n); ++i) y[i] = Op::f(a[i], b[i]);
   } else if constexpr (!Op::of_integers) {
     for (int64_t i = 0; i < n; i += kLanes) at(y, i) = Op::f(at(a, i), at(b, i));
   }
@@ -115,7 +115,7 @@ void CpuBackend::where(const Array& y, const Array& condition, const Array& a, c
   with_compute_type(y.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     walk<S, 4>({&y, &condition, &a, &b}, [](const auto& at, int64_t n, int64_t) {
-      for (int64_t i = 0; i < n; ++i) at[0][i] = at[1][i] != S(0) ? at[2][i] : at[3][i];
+      for (int64_t i = 0; i < in_chunks(n); ++i) at[0][i] = at[1][i] != S(0) ? at[2][i] : at[3][i];
     });
   });
 }

@@ -105,7 +105,7 @@ template <class Known, int M, class Rule, class S>
 void step_lanes(Rule rule, typename Rule::Step step, S inv, int64_t n, S* __restrict weight,
                 const S* __restrict grad, S* __restrict m0, S* __restrict m1, S* __restrict m2) {
   Known()(rule, step);
-  for (int64_t k = 0; k < n; ++k) {
+  for (int64_t k = 0; k < in_chunks(n); ++k) {
     S w = weight[k];
     S m[3] = {M > 0 ? m0[k] : S(0), M > 1 ? m1[k] : S(0), M > 2 ? m2[k] : S(0)};
     rule(w, grad[k] * inv, m, step);
@@ -131,11 +131,13 @@ struct Stepper {
 /// Before and after a step, the lanes of a 16-bit weight that is kept as W, and those of its extra.
 void join_lanes(Weights kind, float* weight, const float* extra, int64_t n) {
   if (kind != Weights::Kahan) return;
-  for (int64_t k = 0; k < n; ++k) weight[k] = join_weight<Weights::Kahan>(weight[k], extra[k]);
+  for (int64_t k = 0; k < in_chunks(n); ++k)
+    weight[k] = join_weight<Weights::Kahan>(weight[k], extra[k]);
 }
 template <Weights W, class T>
 void split_as(float* __restrict weight, float* __restrict extra, int64_t n) {
-  for (int64_t k = 0; k < n; ++k) split_weight<W, T>(float{weight[k]}, weight[k], extra[k]);
+  for (int64_t k = 0; k < in_chunks(n); ++k)
+    split_weight<W, T>(float{weight[k]}, weight[k], extra[k]);
 }
 void split_lanes(Weights kind, Dtype type, float* weight, float* extra, int64_t n) {
   const bool half = type == kFloat16;
@@ -146,50 +148,62 @@ void split_lanes(Weights kind, Dtype type, float* weight, float* extra, int64_t 
     (half ? split_as<Weights::Kahan, Half> : split_as<Weights::Kahan, BFloat16>)(weight, extra, n);
 }
 
-/// One step of one parameter.
+/// What a rule does to n lanes of a weight, with those of its gradient and of the moments that it
+/// uses.
+template <class S>
+using LaneStep = FunctionRef<void(int64_t n, S* weight, const S* grad, const std::array<S*, 3>& m)>;
+
+/// One step of one parameter by a rule that has so many moments and uses the first `used` ones.
+/// `extra`: what is kept beside a 16-bit weight, or undefined.
+template <class S>
+void step_slot(const UpdateSlot& slot, const Array& extra, size_t moments, size_t used,
+               LaneStep<S> step) {
+  const Weights kind = slot.keeping.weights;
+  const bool master = kind == Weights::Master;
+  // kWeight is what is stepped: the master or the parameter. The master's rounding and the 16-bit
+  // copy are only written.
+  enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment, kAll = kMoment + 3 };
+  const Array none;
+  std::array<const Array*, kAll> arrays{master ? &slot.keeping.extra : &slot.param, &extra,
+                                        master ? &slot.param : &none, &slot.low, &slot.grad};
+  for (size_t i = 0; i < kAll - kMoment; ++i)
+    arrays[kMoment + i] = i < moments ? &slot.moments[i] : &none;
+  Use use;
+  for (size_t a = 0; a < kAll; ++a) {
+    if (!arrays[a]->defined()) {
+      arrays[a] = &slot.param;  // something to walk along
+      if (a >= kMoment && a < kMoment + used) use.missing |= 1u << a;
+      continue;
+    }
+    if (a != kRounded && a != kLow) use.read |= 1u << a;
+    if (a != kGrad) use.written |= 1u << a;
+  }
+  each_block<S>(arrays, use, [&](const std::array<S*, kAll>& at, int64_t n, int64_t) {
+    if constexpr (std::is_same_v<S, float>) join_lanes(kind, at[kWeight], at[kExtra], n);
+    step(n, at[kWeight], at[kGrad], {at[kMoment], at[kMoment + 1], at[kMoment + 2]});
+    if constexpr (std::is_same_v<S, float>)
+      split_lanes(kind, slot.param.dtype(), at[kWeight], at[kExtra], n);
+    for (const size_t copy : {kRounded, kLow})
+      if (use.writes(copy)) std::copy_n(at[kWeight], n, at[copy]);
+  });
+}
+
 template <class Rule>
 void update(const UpdateSlot& slot, const Rule& rule, double factor) {
   const double count = slot.step.defined() ? value(slot.step) + 1 : 0;
   const typename Rule::Step step = slot.step.defined() ? rule.begin(count) : typename Rule::Step();
   const Weights kind = slot.keeping.weights;
-  const bool master = kind == Weights::Master;
   const Array extra = kind == Weights::Stochastic ? uniform(slot.param, slot.keeping.extra)
                       : kind == Weights::Kahan    ? slot.keeping.extra
                                                   : Array();
-  // kWeight is what is stepped: the master or the parameter. The master's rounding and the 16-bit
-  // copy are only written.
-  enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment };
-  constexpr size_t N = kMoment + Rule::kMoments;
-  const Array none;
-  std::array<const Array*, N> arrays{master ? &slot.keeping.extra : &slot.param, &extra,
-                                     master ? &slot.param : &none, &slot.low, &slot.grad};
-  for (size_t i = 0; i < Rule::kMoments; ++i) arrays[kMoment + i] = &slot.moments[i];
   with_float_type(slot.param.dtype(), [&](auto t) {
     using S = typename decltype(t)::type;
     const Stepper<S, Rule> stepper(rule, step);
-    Use use;
-    for (size_t a = 0; a < N; ++a) {
-      if (!arrays[a]->defined()) {
-        arrays[a] = &slot.param;  // something to walk along
-        if (a >= kMoment && a < kMoment + stepper.moments) use.missing |= 1u << a;
-        continue;
-      }
-      if (a != kRounded && a != kLow) use.read |= 1u << a;
-      if (a != kGrad) use.written |= 1u << a;
-    }
     const S inv = static_cast<S>(rule.maximize ? -factor : factor);
-    const auto moment = [&](const auto& lanes, size_t i) {
-      return kMoment + i < N ? lanes[std::min(kMoment + i, N - 1)] : nullptr;
-    };
-    each_block<S>(arrays, use, [&](const auto& at, int64_t n, int64_t) {
-      if constexpr (std::is_same_v<S, float>) join_lanes(kind, at[kWeight], at[kExtra], n);
-      stepper.run(rule, step, inv, n, at[kWeight], at[kGrad], moment(at, 0), moment(at, 1),
-                  moment(at, 2));
-      if constexpr (std::is_same_v<S, float>)
-        split_lanes(kind, slot.param.dtype(), at[kWeight], at[kExtra], n);
-      for (const size_t copy : {kRounded, kLow})
-        if (use.writes(copy)) std::copy_n(at[kWeight], n, at[copy]);
-    });
+    step_slot<S>(slot, extra, Rule::kMoments, stepper.moments,
+                 [&](int64_t n, S* weight, const S* grad, const std::array<S*, 3>& m) {
+                   stepper.run(rule, step, inv, n, weight, grad, m[0], m[1], m[2]);
+                 });
   });
   if (kind == Weights::Stochastic) ++slot.keeping.extra.data<int64_t>()[1];
   if (slot.step.defined()) set(slot.step, count);

@@ -13,6 +13,8 @@
 namespace halftape::cpu {
 
 inline constexpr int kLanes = 32;
+/// n, a multiple of kLanes, so that the compiler sees it is one and makes no loop for a rest.
+constexpr int64_t in_chunks(int64_t n) { return n & -int64_t{kLanes}; }
 
 template <class S>
 struct Chunk {  // aligned as one element, so that any 32 neighbours in memory are one
