@@ -28,9 +28,8 @@ struct Piece {
 
 /// Calls f(block of a, block of b, piece) for pieces of every block, of at most kPiece elements;
 /// blocks have `size` elements. `work`: steps for each element.
-template <class F>
 void each_piece(const Array& a, const Array& b, int dims, const int64_t (&size)[3], int64_t work,
-                const F& f) {
+                FunctionRef<void(char* a, const char* b, const Piece& piece)> f) {
   const Array a0 = block_starts(a, dims), b0 = block_starts(b, b.dim() - a0.dim());
   const CollapsedDims<2> lead({&a0, &b0});
   const int64_t width = std::min(size[2], kPiece), high = std::min(size[1], kPiece / width);
@@ -72,9 +71,17 @@ void each_in_window(const Axis& a, int64_t l, const F& f) {
   }
 }
 
-/// sum[l] += x[l].
-template <class S, class T>
-void add_to(S* sum, const T* x, int64_t n) {
+/// sum[l·sum_step] += x[l·step] for l < n.
+template <class S>
+using AddTo = void (*)(S* sum, int64_t sum_step, const void* x, int64_t step, int64_t n);
+template <class T>
+void add_to(Compute<T>* sum, int64_t sum_step, const void* from, int64_t step, int64_t n) {
+  using S = Compute<T>;
+  const T* x = static_cast<const T*>(from);
+  if (sum_step != 1 || step != 1) {
+    for (int64_t l = 0; l < n; ++l) sum[l * sum_step] += convert<S>(x[l * step]);
+    return;
+  }
 #ifdef HALFTAPE_SIMD
   if constexpr (std::is_same_v<S, float>) {  // the ends of short rows are much of the work
     for (int64_t l = 0; l < n; l += simd::kWidth) {
@@ -87,15 +94,14 @@ void add_to(S* sum, const T* x, int64_t n) {
   for (int64_t l = 0; l < n; ++l) sum[l] += convert<S>(x[l]);
 }
 
-template <class T>
-void fold_as(const Array& y, const Array& g, const Windows& windows) {
-  using S = Compute<T>;
+template <class S>
+void fold_as(const Array& y, const Array& g, const Windows& windows, AddTo<S> add_row) {
   const WindowLoop w(windows, y, g, true);
   const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const Store<S> write = storer<S>(y.dtype());
   const int64_t size[] = {a0.length, a1.length, a2.length};
   const auto item = static_cast<int64_t>(element_size(y.dtype()));
-  const int64_t spacing = a2.window_step / static_cast<int64_t>(sizeof(T));
+  const int64_t spacing = a2.window_step / static_cast<int64_t>(element_size(g.dtype()));
   // Rows one after the other for each position in a window: a sum is not read right after it was
   // stored.
   const auto add = [&](S* sum, const char* from, const Piece& p) {
@@ -109,17 +115,12 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
                         first = from_zero(p.begin + shift, a2.stride),
                         last = std::min(a2.count, from_zero(p.end + shift, a2.stride));
           const char* at = from + k0 * a0.inner_step + l0 * a0.window_step + k1 * a1.inner_step +
-                           k * a2.inner_step;
-          for (int64_t l1 = begin; l1 < end; ++l1) {
-            const T* x = reinterpret_cast<const T*>(at + l1 * a1.window_step);
-            // Where window 0 of the row lies in the piece.
-            const int64_t zero = (l1 * a1.stride - down - p.j) * p.width() - shift - p.begin;
-            if (a2.stride == 1 && spacing == 1 && first < last) {
-              add_to(sum + zero + first, x + first, last - first);
-            } else {
-              for (int64_t l = first; l < last; ++l)
-                sum[zero + l * a2.stride] += convert<S>(x[l * spacing]);
-            }
+                           k * a2.inner_step + first * a2.window_step;
+          for (int64_t l1 = begin; l1 < end && first < last; ++l1) {
+            // Where the row's first window lies in the piece.
+            const int64_t to =
+                (l1 * a1.stride - down - p.j) * p.width() - shift - p.begin + first * a2.stride;
+            add_row(sum + to, a2.stride, at + l1 * a1.window_step, spacing, last - first);
           }
         }
       }
@@ -142,9 +143,13 @@ void fold_as(const Array& y, const Array& g, const Windows& windows) {
 
 constexpr int64_t kWindows = 16;  // side by side, whose largest elements are found together
 
-/// v[l] = x[l·step] for first ≤ l < last.
-template <class S, class T>
-void take_apart(const T* x, int64_t step, int64_t first, int64_t last, S* v) {
+/// v[l] = x[l·step] for first ≤ l < last; x[0] need not be there.
+template <class S>
+using TakeApart = void (*)(const char* x, int64_t step, int64_t first, int64_t last, S* v);
+template <class T>
+void take_apart(const char* from, int64_t step, int64_t first, int64_t last, Compute<T>* v) {
+  using S = Compute<T>;
+  const T* x = reinterpret_cast<const T*>(from);
 #ifdef HALFTAPE_SIMD
   if constexpr (std::is_same_v<S, float>) {
     constexpr int64_t kWidth = simd::kWidth;
@@ -208,26 +213,25 @@ class Largest {
 };
 
 /// `Number`: wide enough for positions; of the elements' width, the search is a vector's.
-template <class T, class Number>
-void argmax_as(const Array& y, const Array& x, const Windows& windows) {
-  using S = Compute<T>;
+template <class S, class Number>
+void argmax_as(const Array& y, const Array& x, const Windows& windows, TakeApart<S> take) {
   const WindowLoop w(windows, x, y, false);
   const auto &a0 = w.axis[0], &a1 = w.axis[1], &a2 = w.axis[2];
   const int64_t size[] = {a0.count, a1.count, a2.count};
-  const int64_t spacing = a2.step / static_cast<int64_t>(sizeof(T)), step = a2.stride * spacing;
+  const int64_t step = a2.stride * a2.step / static_cast<int64_t>(element_size(x.dtype()));
   const auto search = [&](char* to, const char* from, int64_t i, int64_t j, int64_t begin,
                           int64_t n) {
     Largest<S, Number> largest(a2.stride);
     each_in_window(a0, i, [&](int64_t, int64_t s0) {
       each_in_window(a1, j, [&](int64_t, int64_t s1) {
-        const T* row = reinterpret_cast<const T*>(from + s0 * a0.step + s1 * a1.step);
+        const char* row = from + s0 * a0.step + s1 * a1.step;
         for (int64_t k = 0; k < a2.size; ++k) {
           const int64_t at = begin * a2.stride + k * a2.dilation - a2.padding;  // of window 0
           const bool inside = at >= 0 && at + (n - 1) * a2.stride < a2.length;
           const int64_t first = inside ? 0 : from_zero(-at, a2.stride),
                         last = inside ? n : std::min(n, from_zero(a2.length - at, a2.stride));
           S* v = largest.room(first, last, (s0 * a1.length + s1) * a2.length + at);
-          take_apart(row + at * spacing, step, first, last, v);
+          take(row + at * a2.step, step, first, last, v);
         }
       });
     });
@@ -269,8 +273,10 @@ void CpuBackend::unfold(const Array& y, const Array& x, const Windows& windows) 
 void CpuBackend::fold(const Array& y, const Array& g, const Windows& windows) {
   if (y.numel() == 0) return;
   if (g.numel() == 0) return fill(y, 0);
-  with_element_type(
-      g, [&](auto t, const Array& from) { fold_as<typename decltype(t)::type>(y, from, windows); });
+  with_element_type(g, [&](auto t, const Array& from) {
+    using T = typename decltype(t)::type;
+    fold_as<Compute<T>>(y, from, windows, &add_to<T>);
+  });
 }
 
 void CpuBackend::argmax_windows(const Array& y, const Array& x, const Windows& windows) {
@@ -278,10 +284,11 @@ void CpuBackend::argmax_windows(const Array& y, const Array& x, const Windows& w
   if (x.numel() == 0) return fill(y, -1);
   with_element_type(x, [&](auto t, const Array& from) {
     using T = typename decltype(t)::type;
-    if (x.numel() <= std::numeric_limits<int32_t>::max())
-      argmax_as<T, int32_t>(y, from, windows);
-    else
-      argmax_as<T, int64_t>(y, from, windows);
+    using S = Compute<T>;
+    if constexpr (std::is_same_v<S, float>)
+      if (x.numel() <= std::numeric_limits<int32_t>::max())
+        return argmax_as<S, int32_t>(y, from, windows, &take_apart<T>);
+    argmax_as<S, int64_t>(y, from, windows, &take_apart<T>);
   });
 }
 
