@@ -23,38 +23,68 @@ void move_run(const void* from, int64_t from_step, void* to, int64_t to_step, in
     for (int64_t i = 0; i < n; ++i) y[i * to_step] = x[i * from_step];
   }
 }
+
+/// n elements, side by side, of one dtype to another.
+using Convert = void (*)(Dtype from, const char* x, Dtype to, char* y, int64_t n);
+
 template <class To, class From>
-void convert_run(const void* from, void* to, int64_t n) {
-  convert_all(static_cast<const From*>(from), n, static_cast<To*>(to));
+void convert_run(Dtype, const char* x, Dtype, char* y, int64_t n) {
+  convert_all(reinterpret_cast<const From*>(x), n, reinterpret_cast<To*>(y));
+}
+/// Through lanes of S, which hold each element of `from` as it is.
+template <class S>
+void convert_through(Dtype from, const char* x, Dtype to, char* y, int64_t n) {
+  const Load<S> load = loader<S>(from);
+  const Store<S> store = storer<S>(to);
+  if (from == dtype_of<S>) return store(reinterpret_cast<const S*>(x), n, y, 1);
+  const auto item_from = static_cast<int64_t>(element_size(from)),
+             item_to = static_cast<int64_t>(element_size(to));
+  alignas(64) S lanes[Lanes<S>::kMost];
+  for (int64_t m; n > 0; n -= m, x += m * item_from, y += m * item_to) {
+    m = std::min(Lanes<S>::kMost, n);
+    load(x, 1, m, lanes);
+    store(lanes, m, y, 1);
+  }
+}
+/// Most of what programs convert has a loop of its own: to float32, and integers to integers.
+Convert converter(Dtype to, Dtype from) {
+  Convert loop = from == kFloat64          ? &convert_through<double>
+                 : is_floating_point(from) ? &convert_through<float>
+                                           : &convert_through<int64_t>;
+  visit(to, [&](auto t) {
+    visit(from, [&](auto u) {
+      using To = typename decltype(t)::type;
+      using From = typename decltype(u)::type;
+      if constexpr (std::is_same_v<To, float> ||
+                    (std::is_integral_v<To> && std::is_integral_v<From>))
+        loop = &convert_run<To, From>;
+    });
+  });
+  return loop;
 }
 
-/// Copies runs of elements of one dtype to another. There is one loop for each pair of dtypes:
-/// elements that are apart come together first.
+/// Copies runs of elements of one dtype to another. What converts takes neighbours: elements that
+/// are apart come together first.
 class CopyRun {
  public:
-  CopyRun(Dtype to, Dtype from)
-      : item_to_(element_size(to)), item_from_(element_size(from)), place_(mover(to)) {
+  CopyRun(Dtype to, Dtype from) : to_(to), from_(from), place_(mover(to)) {
     if (to == from) return;
     gather_ = mover(from);
-    visit(to, [&](auto t) {
-      visit(from, [&](auto u) {
-        convert_ = &convert_run<typename decltype(t)::type, typename decltype(u)::type>;
-      });
-    });
+    convert_ = converter(to, from);
   }
   /// Steps in elements.
   void operator()(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t n) const {
     if (!convert_) return place_(from, from_step, to, to_step, n);
-    if (from_step == 1 && to_step == 1) return convert_(from, to, n);
+    if (from_step == 1 && to_step == 1) return convert_(from_, from, to_, to, n);
     constexpr int64_t kBlock = 256;
     alignas(64) char together[kBlock * 8], converted[kBlock * 8];
     for (int64_t m; n > 0; n -= m) {
       m = std::min(kBlock, n);
       if (from_step != 1) gather_(from, from_step, together, 1, m);
-      convert_(from_step == 1 ? from : together, to_step == 1 ? to : converted, m);
+      convert_(from_, from_step == 1 ? from : together, to_, to_step == 1 ? to : converted, m);
       if (to_step != 1) place_(converted, 1, to, to_step, m);
-      from += m * from_step * item_from_;
-      to += m * to_step * item_to_;
+      from += m * from_step * static_cast<int64_t>(element_size(from_));
+      to += m * to_step * static_cast<int64_t>(element_size(to_));
     }
   }
 
@@ -64,9 +94,9 @@ class CopyRun {
     return with_word(d, [](auto t) -> Move { return &move_run<typename decltype(t)::type>; });
   }
 
-  int64_t item_to_, item_from_;
+  Dtype to_, from_;
   Move place_, gather_ = nullptr;
-  void (*convert_)(const void* from, void* to, int64_t n) = nullptr;
+  Convert convert_ = nullptr;
 };
 
 constexpr int64_t kShort = 1024;  // bytes of a run for which a call is dear
@@ -263,21 +293,22 @@ void CpuBackend::fill(const Array& to, Scalar value) { cpu::fill(to, value); }
 
 void CpuBackend::random(const Array& y, Distribution kind, double a, double b, RandomKey key) {
   const Array flat = y.contiguous() ? y : empty_like(y);
-  visit(y.dtype(), [&](auto t) {
-    using T = typename decltype(t)::type;
-    T* out = flat.data<T>();
-    parallel_ranges(flat.numel(), 8192, [&](int64_t begin, int64_t end) {
-      double drawn[512];
-      for (int64_t n; begin < end; begin += n) {
-        n = std::min<int64_t>(std::size(drawn), end - begin);
-        draw(kind, a, b, key, begin, begin + n, drawn);
-        for (int64_t i = 0; i < n; ++i) {
-          T& v = out[begin + i] = convert<T>(drawn[i]);
-          // Rounding to few digits may reach the excluded upper end.
-          if (kind == Distribution::Uniform && convert<double>(v) >= b && a < b) v = convert<T>(a);
-        }
-      }
-    });
+  const auto item = static_cast<int64_t>(element_size(y.dtype()));
+  const Store<double> store = storer<double>(y.dtype());
+  const Load<double> load = loader<double>(y.dtype());
+  parallel_ranges(flat.numel(), 8192, [&](int64_t begin, int64_t end) {
+    double drawn[512], rounded[512];
+    for (int64_t n; begin < end; begin += n) {
+      n = std::min<int64_t>(std::size(drawn), end - begin);
+      draw(kind, a, b, key, begin, begin + n, drawn);
+      char* out = static_cast<char*>(flat.raw()) + begin * item;
+      store(drawn, n, out, 1);
+      if (kind != Distribution::Uniform || a >= b) continue;
+      // Rounding to few digits may reach the excluded upper end.
+      load(out, 1, n, rounded);
+      for (int64_t i = 0; i < n; ++i)
+        if (rounded[i] >= b) store(&a, 1, out + i * item, 1);
+    }
   });
   if (!y.contiguous()) copy(y, flat);
 }

@@ -8,7 +8,8 @@ namespace {
 template <class T, class S>
 void load(const void* from, int64_t stride, int64_t n, S* lanes) {
   const T* x = static_cast<const T*>(from);
-  if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
+  if constexpr (std::is_same_v<S, float>)  // most chunks that are copied
+    if (n == kLanes && stride == 1) return convert_all(x, kLanes, lanes);
   if (n % kLanes != 0) std::fill_n(lanes + n / kLanes * kLanes, kLanes, S(1));
   if (stride == 1)
     convert_all(x, n, lanes);
@@ -20,9 +21,9 @@ void load(const void* from, int64_t stride, int64_t n, S* lanes) {
 template <class T, class S>
 void store(const S* lanes, int64_t n, void* to, int64_t stride) {
   T* y = static_cast<T*>(to);
-  if (n == kLanes && stride == 1)
-    convert_all(lanes, kLanes, y);
-  else if (stride == 1)
+  if constexpr (std::is_same_v<S, float>)
+    if (n == kLanes && stride == 1) return convert_all(lanes, kLanes, y);
+  if (stride == 1)
     convert_all(lanes, n, y);
   else
     for (int64_t k = 0; k < n; ++k) y[k * stride] = convert<T>(lanes[k]);

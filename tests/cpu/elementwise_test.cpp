@@ -44,8 +44,8 @@ const Values hard = {0,     -0.0,   1,       -1,      0.5,       -1.5,       255
 }  // namespace
 
 TEST_CASE("a copy between any two dtypes is convert() of every element") {
-  Values more = hard;  // whole chunks and a rest, contiguous and not
-  while (more.size() < 100) more.push_back(hard[more.size() % hard.size()] / 3);
+  Values more = hard;  // whole blocks, whole chunks and a rest, contiguous and not
+  while (more.size() < 1100) more.push_back(hard[more.size() % hard.size()] / 3);
   for (const Dtype from :
        {kBool, kUInt8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     for (const Dtype to :
@@ -63,7 +63,13 @@ TEST_CASE("a copy between any two dtypes is convert() of every element") {
           const Array apart({x.numel(), 2}, from, kCPU);
           cpu_backend().copy(apart.select(1, 1), x);
           const Array closed = apart.select(1, 1).to(to).to_contiguous();
+          const Array longer = full({x.numel() + 40}, 1, to, kCPU);
+          cpu_backend().copy(longer.slice(0, 0, 37), x.slice(0, 0, 37));
           int64_t wrong = 0;
+          for (int64_t i = 0; i < longer.numel(); ++i) {  // and no further
+            const To expected = i < 37 ? y.data<To>()[i] : convert<To>(1);
+            wrong += std::memcmp(&longer.data<To>()[i], &expected, sizeof(To)) != 0;
+          }
           for (int64_t i = 0; i < x.numel(); ++i) {
             const To expected = convert<To>(x.data<From>()[i]);
             wrong += std::memcmp(&y.data<To>()[i], &expected, sizeof(To)) != 0;
