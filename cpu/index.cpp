@@ -70,18 +70,10 @@ void move(T* to, const T* from, int64_t n) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
 }
 
-/// y ← op(y, g) where the index points, one after the other.
+/// to[k] ← op(to[k], from[k]) for k < n.
 template <class Op, class T>
-void take_in(const Array& y, const Array& g, int dim, const Array& index) {
-  T* to = y.data<T>();
-  const T* from = g.data<T>();
-  const Runs runs(index, y, dim, g);
-  const int64_t n = runs.length();
-  if (n == 1)
-    return runs.each([&](int64_t far, int64_t near) { to[far] = Op::step(to[far], from[near]); });
-  runs.each([&](int64_t far, int64_t near) {
-    for (int64_t k = 0; k < n; ++k) to[far + k] = Op::step(to[far + k], from[near + k]);
-  });
+void take_in(T* to, const T* from, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) to[k] = Op::step(to[k], from[k]);
 }
 
 }  // namespace
@@ -142,7 +134,15 @@ void CpuBackend::scatter_reduce(OpId op, const Array& y, const Array& g, int dim
     using T = typename decltype(t)::type;
     constexpr auto table =
         ReduceOps::table([](auto o) { return &take_in<typename decltype(o)::type, T>; });
-    table[static_cast<size_t>(op)](sum, add, dim, index);
+    T* to = sum.data<T>();
+    const T* from = add.data<T>();
+    const Runs runs(index, sum, dim, add);
+    const int64_t n = runs.length();
+    if (n == 1 && op == ReduceOps::index<formula::Sum>())  // as a gather's gradient: without calls
+      return runs.each(
+          [&](int64_t far, int64_t near) { to[far] = formula::Sum::step(to[far], from[near]); });
+    const auto take = table[static_cast<size_t>(op)];
+    runs.each([&](int64_t far, int64_t near) { take(to + far, from + near, n); });
   });
   if (wide != y.dtype()) copy(y, sum);
 }
