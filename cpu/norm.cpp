@@ -170,12 +170,15 @@ void take_in(const RunningStats& running, const Array& mean, const Array& var) {
   }
   const auto move_towards = [&](const Array& to, const S* now) {
     if (!to.defined()) return;
-    visit(to.dtype(), [&](auto t) {
-      using T = typename decltype(t)::type;
-      T* at = to.template data<T>();
-      for (int64_t c = 0; c < channels; ++c, at += to.strides()[0])
-        *at = convert<T>((1 - share) * convert<S>(*at) + share * now[c]);
-    });
+    Lanes<S> lanes(to.dtype());
+    char* at = static_cast<char*>(to.raw());
+    const int64_t step = to.strides()[0];
+    for (int64_t c = 0, n; c < channels; c += n, at += n * step * lanes.item()) {
+      n = Lanes<S>::block(channels - c);
+      S* kept = lanes.read(at, step, n);
+      for (int64_t k = 0; k < n; ++k) kept[k] = (1 - share) * kept[k] + share * now[c + k];
+      lanes.write(kept, at, step, n);
+    }
   };
   move_towards(running.mean, m);
   move_towards(running.var, v);

@@ -164,6 +164,10 @@ Tensor by_batch(const char* op, const Tensor& x, RunningStats running, const Ten
                 const Tensor& b, double eps) {
   check_weights(op, x, w, b, {x.size(1)});
   check_running(op, x, running.mean, running.var);
+  for (const Array* a : {&running.mean, &running.var})
+    HALFTAPE_CHECK(!a->defined() || !overlaps_itself(a->shape(), a->strides()), op,
+                   ": of the running statistics several elements are one number in memory; "
+                   "give it a clone()");
   if (x.numel() == 0) running = {};  // nothing to learn from
   for (const Array* a : {&running.mean, &running.var, &running.batches})
     if (a->defined()) a->bump_version();

@@ -207,6 +207,8 @@ TEST_CASE("norms name what is wrong with their arguments") {
                        Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, ones({3}), ones({3})),
                        doctest::Contains("running_mean is float32 [3]"), Error);
+  CHECK_THROWS_WITH_AS(batch_norm(x, zeros({1}).expand({4}), ones({4}), {}, {}, true),
+                       doctest::Contains("several elements are one number"), Error);
   CHECK_THROWS_WITH_AS(batch_norm(ones({3}), {}, {}, {}, {}, true),
                        doctest::Contains("has no channels"), Error);
   CHECK_THROWS_WITH_AS(group_norm(x, 3), doctest::Contains("num_groups 3"), Error);
