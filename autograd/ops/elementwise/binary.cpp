@@ -76,14 +76,44 @@ Tensor like_input(Tensor g, const Shape& shape, Dtype dtype) {
   return g;
 }
 
-/// A gradient and the inputs it depends on, in their compute_dtype() where the derivative takes
-/// several steps, so that it rounds once.
-template <bool several_steps>
-std::array<Tensor, 3> in_compute_dtype(Tensor g, Tensor a, Tensor b) {
-  if constexpr (several_steps)
-    for (Tensor* t : {&g, &a, &b})
-      if (t->defined() && is_narrow(t->dtype())) *t = widened(*t);
-  return {std::move(g), std::move(a), std::move(b)};
+/// What the tape needs of a formula: sums need neither input, as quotients without their fraction,
+/// whose derivatives are 0; a product needs each for the other's gradient; a quotient b for both.
+struct BinaryRule {
+  const char* name;
+  bool neither, product, quotient;
+  Tensor (*da)(const Tensor& g, const Tensor& a, const Tensor& b);
+  Tensor (*db)(const Tensor& g, const Tensor& a, const Tensor& b);
+};
+template <class Op, class... Others>
+constexpr bool is_any = (std::is_same_v<Op, Others> || ...);
+template <class Op>
+constexpr BinaryRule binary_rule = {
+    Op::name,
+    is_any<Op, formula::Add, formula::Sub, formula::FloorDivide, formula::TruncDivide>,
+    is_any<Op, formula::Mul>,
+    is_any<Op, formula::Div>,
+    [](const Tensor& g, const Tensor& u, const Tensor& v) -> Tensor { return Op::da(g, u, v); },
+    [](const Tensor& g, const Tensor& u, const Tensor& v) -> Tensor { return Op::db(g, u, v); }};
+
+template <class Kept>
+Tensor recorded_binary(const BinaryRule& rule, const Tensor& a, const Tensor& b, Array&& y) {
+  const bool keep_a = !rule.neither && (b.requires_grad() || !(rule.product || rule.quotient));
+  const bool keep_b = !rule.neither && (a.requires_grad() || !rule.product);
+  return record(rule.name, std::move(y), {&a, &b},
+                [&rule, kept_a = Kept::if_wanted(keep_a, a), kept_b = Kept::if_wanted(keep_b, b),
+                 a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
+                 b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
+                  Tensor g = g_in, u, v;
+                  if (kept_a.defined()) u = kept_a.tensor(self);
+                  if (kept_b.defined()) v = kept_b.tensor(self);
+                  if (!rule.neither && !rule.product)  // of several steps: rounds once
+                    for (Tensor* t : {&g, &u, &v})
+                      if (t->defined() && is_narrow(t->dtype())) *t = widened(*t);
+                  Grads d(2);
+                  if (self.wants(0)) d[0] = like_input(rule.da(g, u, v), a_shape, a_type);
+                  if (self.wants(1)) d[1] = like_input(rule.db(g, u, v), b_shape, b_type);
+                  return d;
+                });
 }
 
 }  // namespace
@@ -123,29 +153,8 @@ Tensor binary(const Tensor& a_in, const Tensor& b_in) {
     return Tensor(std::move(y));
   } else {
     if (!records({&a, &b})) return Tensor(std::move(y));
-    // Sums need neither input, as quotients without their fraction, whose derivatives are 0; a
-    // product needs each for the other's gradient; a quotient needs b for both.
-    constexpr bool neither = std::is_same_v<Op, formula::Add> || std::is_same_v<Op, formula::Sub> ||
-                             std::is_same_v<Op, formula::FloorDivide> ||
-                             std::is_same_v<Op, formula::TruncDivide>;
-    constexpr bool product = std::is_same_v<Op, formula::Mul>,
-                   quotient = std::is_same_v<Op, formula::Div>;
-    constexpr bool kSeveralSteps = !neither && !product;  // in the derivative
-    using Kept = std::conditional_t<neither, NeverSaved, Saved>;
-    const bool keep_a = !neither && (b.requires_grad() || !(product || quotient));
-    const bool keep_b = !neither && (a.requires_grad() || !product);
-    return record(Op::name, std::move(y), {&a, &b},
-                  [kept_a = Kept::if_wanted(keep_a, a), kept_b = Kept::if_wanted(keep_b, b),
-                   a_shape = a.sizes(), b_shape = b.sizes(), a_type = a.dtype(),
-                   b_type = b.dtype()](Node& self, const Tensor& g_in) -> Grads {
-                    const auto [g, u, v] = in_compute_dtype<kSeveralSteps>(
-                        g_in, kept_a.defined() ? kept_a.tensor(self) : Tensor(),
-                        kept_b.defined() ? kept_b.tensor(self) : Tensor());
-                    Grads d(2);
-                    if (self.wants(0)) d[0] = like_input(Op::da(g, u, v), a_shape, a_type);
-                    if (self.wants(1)) d[1] = like_input(Op::db(g, u, v), b_shape, b_type);
-                    return d;
-                  });
+    using Kept = std::conditional_t<binary_rule<Op>.neither, NeverSaved, Saved>;
+    return recorded_binary<Kept>(binary_rule<Op>, a, b, std::move(y));
   }
 }
 

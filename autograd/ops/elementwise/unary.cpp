@@ -15,16 +15,19 @@ namespace halftape {
 
 namespace {
 
-/// The input, the output, or nothing, as the derivative of `Op` needs it.
-template <class Op>
-Saved save_for(const Tensor& x, const Array& y) {
-  if constexpr (Op::saves == Saves::Input)
-    return Saved(x);
-  else if constexpr (Op::saves == Saves::Output)
-    return Saved(y);
-  else
-    return {};
-}
+/// What the tape needs of a formula.
+struct Rule {
+  const char* name;
+  Saves saves;
+  Tensor (*df)(const Tensor& g, const Tensor& saved, const Params<double>& p);
+};
+constexpr auto rules = UnaryOps::table([](auto op) {
+  using Op = typename decltype(op)::type;
+  return Rule{Op::name, Op::saves,
+              [](const Tensor& g, const Tensor& saved, const Params<double>& p) -> Tensor {
+                return formula_df<Op>(g, saved, p);
+              }};
+});
 
 /// x as `Op` can take it: integers become floats, unless the formula has a meaning for integers.
 template <class Op>
@@ -53,24 +56,28 @@ Tensor unary(const Tensor& in, const Params<Scalar>& p) {
   const Tensor x = as_supported<Op>(cast);
   Array y = empty_like(x.array());
   backend(x.device()).unary(UnaryOps::index<Op>(), y, x.array(), p);
-  return detail::recorded_unary<Op>(x, std::move(y), p);
+  return detail::recorded_unary(UnaryOps::index<Op>(), x, std::move(y), p);
 }
 
-template <class Op>
-Tensor detail::recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p) {
+Tensor detail::recorded_unary(OpId op, const Tensor& x, Array y, const Params<Scalar>& p) {
   if (!records({&x})) return Tensor(std::move(y));
+  const Rule& rule = rules[static_cast<size_t>(op)];
   const Params<double> q{p.a.to_double(), p.b.to_double()};
-  return record(Op::name, y, {&x},
-                [saved = save_for<Op>(x, y), q](Node& self, const Tensor& g) -> Grads {
-                  if (GradMode::is_enabled())  // the formula, read with Tensors
-                    return {formula_df<Op>(g, saved.defined() ? saved.tensor(self) : g, q)};
-                  const Array dx = empty_like(g.array());  // the formula, read with floats
-                  const Array& s = saved.defined() ? saved.array(self) : g.array();
-                  backend(g.device()).unary_grad(UnaryOps::index<Op>(), dx, g.array(), s, q);
-                  Grads d(1);  // braces would copy it
-                  d[0] = Tensor(dx);
-                  return d;
-                });
+  Saved saved;
+  if (rule.saves == Saves::Input) saved = Saved(x);
+  if (rule.saves == Saves::Output) saved = Saved(y);
+  return record(
+      rule.name, y, {&x}, [saved = std::move(saved), q, op](Node& self, const Tensor& g) -> Grads {
+        if (GradMode::is_enabled())  // the formula, read with Tensors
+          return {
+              rules[static_cast<size_t>(op)].df(g, saved.defined() ? saved.tensor(self) : g, q)};
+        const Array dx = empty_like(g.array());  // the formula, read with floats
+        const Array& s = saved.defined() ? saved.array(self) : g.array();
+        backend(g.device()).unary_grad(op, dx, g.array(), s, q);
+        Grads d(1);  // braces would copy it
+        d[0] = Tensor(dx);
+        return d;
+      });
 }
 
 // Instantiates unary<Op> for the whole list: the header declares the template only.
@@ -79,13 +86,6 @@ static constexpr auto unary_entries = UnaryOps::table([](auto op) {
   return UnaryEntry{Op::name, called<Op>(), Op::cast, Op::integers, &unary<Op>};
 });
 std::span<const UnaryEntry> unary_ops() { return unary_entries; }
-template Tensor detail::recorded_unary<formula::Relu>(const Tensor&, Array, const Params<Scalar>&);
-template Tensor detail::recorded_unary<formula::GeluTanh>(const Tensor&, Array,
-                                                          const Params<Scalar>&);
-template Tensor detail::recorded_unary<formula::Silu>(const Tensor&, Array, const Params<Scalar>&);
-template Tensor detail::recorded_unary<formula::Tanh>(const Tensor&, Array, const Params<Scalar>&);
-template Tensor detail::recorded_unary<formula::Sigmoid>(const Tensor&, Array,
-                                                         const Params<Scalar>&);
 
 Tensor neg(const Tensor& x) {
   check_defined("neg", x);

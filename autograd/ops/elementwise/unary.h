@@ -19,9 +19,8 @@ struct scalar_of<Tensor> {
 template <class Op>
 Tensor unary(const Tensor& x, const Params<Scalar>& p = {});
 namespace detail {
-/// unary() for a value that is computed already, by a layer with an activation.
-template <class Op>
-Tensor recorded_unary(const Tensor& x, Array y, const Params<Scalar>& p = {});
+/// unary() for a value that is computed already: y, the formula number `op` of x.
+Tensor recorded_unary(OpId op, const Tensor& x, Array y, const Params<Scalar>& p = {});
 }  // namespace detail
 
 // Arithmetic and roundings. The derivative of a rounding is 0.

@@ -25,12 +25,6 @@ namespace {
 
 using detail::bias_input, detail::weight_input;
 
-/// The op of an activation as the backend's task has it.
-std::optional<OpId> op_of(Activation a) {
-  const detail::ActivationOp* op = detail::op_of(a);
-  return op ? std::optional(op->id) : std::nullopt;
-}
-
 /// The formula, in ops. x: (rows, in); weights and biases of its dtype, or under a policy.
 Tensor in_ops(const Tensor& x, const Tensor& target, const TensorList& weights,
               const TensorList& biases, Activation activation) {
@@ -58,7 +52,7 @@ struct Whole {
               .multiplied = multiplied,
               .target = target.array(self),
               .weights = {}};
-    m.activation = op_of(activation);
+    m.activation = detail::op_of(activation);
     for (size_t l = 0; l < layers(); ++l) {
       const Saved& b = inputs[bias_input(l)];
       m.weights.push_back(inputs[weight_input(l)].array(self));
@@ -240,7 +234,7 @@ Tensor mlp_loss(const Tensor& x_in, const Tensor& target, const TensorList& weig
   if (!fused || !is_small(m)) return in_ops(h, t, weights, biases, activation);
 
   const PolicyScope plain(nullptr);
-  m.activation = op_of(activation);
+  m.activation = detail::op_of(activation);
   m.loss = Array({}, kFloat32, h.device());
   if (!GradMode::is_enabled() || std::none_of(inputs.begin(), inputs.end(), wants_grad)) {
     backend(h.device()).run(m);

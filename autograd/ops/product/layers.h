@@ -6,31 +6,23 @@
 
 namespace halftape::detail {
 
-/// The backend's number of an op, and the record of it where its value is there already.
-struct ActivationOp {
-  OpId id;
-  Tensor (*recorded)(const Tensor& x, Array y, const Params<Scalar>& p);
-};
-template <class Op>
-inline constexpr ActivationOp activation_op{UnaryOps::index<Op>(), &recorded_unary<Op>};
-
-/// The op of an activation; null for None.
-inline const ActivationOp* op_of(Activation a) {
+/// The op of an activation; none for None.
+inline std::optional<OpId> op_of(Activation a) {
   switch (a) {
     case Activation::None:
       break;
     case Activation::Relu:
-      return &activation_op<formula::Relu>;
+      return UnaryOps::index<formula::Relu>();
     case Activation::Gelu:
-      return &activation_op<formula::GeluTanh>;
+      return UnaryOps::index<formula::GeluTanh>();
     case Activation::Silu:
-      return &activation_op<formula::Silu>;
+      return UnaryOps::index<formula::Silu>();
     case Activation::Tanh:
-      return &activation_op<formula::Tanh>;
+      return UnaryOps::index<formula::Tanh>();
     case Activation::Sigmoid:
-      return &activation_op<formula::Sigmoid>;
+      return UnaryOps::index<formula::Sigmoid>();
   }
-  return nullptr;
+  return {};
 }
 
 /// Where weight and bias of a layer stand among the inputs of an op of x and all layers.

@@ -25,9 +25,9 @@ Epilogue epilogue_of(Activation a) {
                                  : Epilogue::None;
 }
 
-/// The op of an activation that no product has as its epilogue, else null.
-const detail::ActivationOp* separate_op(Activation a) {
-  return a == Activation::Relu || a == Activation::Gelu ? nullptr : detail::op_of(a);
+/// The op of an activation that no product has as its epilogue.
+std::optional<OpId> separate_op(Activation a) {
+  return a == Activation::Relu || a == Activation::Gelu ? std::nullopt : detail::op_of(a);
 }
 
 void check_layer(const char* op, const Shape& x, const Tensor& like, const Tensor& w,
@@ -78,7 +78,7 @@ void parameter_gradients(const Node& self, size_t i, const Tensor& g, const Tens
 /// they are.
 Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activation) {
   const Array y({x.size(0), w.size(0)}, x.dtype(), x.device());
-  const detail::ActivationOp* op = separate_op(activation);
+  const std::optional<OpId> op = separate_op(activation);
   const bool recorded = records({&x, &w, &b}), gelu = activation == Activation::Gelu;
   // The input of GELU, which its derivative needs. ReLU's can do with the output.
   Array z = gelu && recorded ? Array(y.shape(), y.dtype(), y.device()) : Array();
@@ -90,7 +90,7 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
              .bias = b.defined() ? &b.array() : nullptr,
              .epilogue = epilogue_of(activation),
              .aux = op ? Array() : z});
-  if (op) backend(x.device()).unary(op->id, y, z, {});
+  if (op) backend(x.device()).unary(*op, y, z, {});
   if (!recorded) return Tensor(y);
   const Tensor sum =
       record("linear",
@@ -105,8 +105,8 @@ Tensor layer(const Tensor& x, const Tensor& w, const Tensor& b, Activation activ
                parameter_gradients(self, 1, g, x.defined() ? x.tensor(self) : Tensor(), d);
                return d;
              });
-  const detail::ActivationOp* of = detail::op_of(activation);
-  return of ? of->recorded(sum, y, {}) : sum;
+  const std::optional<OpId> of = detail::op_of(activation);
+  return of ? detail::recorded_unary(*of, sum, y) : sum;
 }
 
 /// The tensors that mlp(), recorded as one op, saves for its backward pass.
