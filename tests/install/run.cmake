@@ -62,6 +62,18 @@ foreach(cxx ${compilers})
   endforeach()
 endforeach()
 
+# The least program that has the static library in it stays small, without its table of symbols.
+find_program(STRIP strip)
+set(hello ${build}/hello)
+if(OPTIMIZED AND STRIP AND EXISTS ${hello})
+  step(${STRIP} ${hello})
+  file(SIZE ${hello} size)
+  message("a static program of one sum: ${size} bytes")
+  if(size GREATER 6000000)
+    message(FATAL_ERROR "a static program of one sum has ${size} bytes, more than 6,000,000")
+  endif()
+endif()
+
 # A build of the static library alone, with all flags of hardening, can be configured.
 set(alone ${work}/alone)
 step(${CMAKE_COMMAND} -S ${root} -B ${alone} -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${CXX} -D HALFTAPE_HARDEN=ALL -D HALFTAPE_CUDA=OFF
