@@ -59,6 +59,11 @@ endfunction()
 
 halftape_cpu_kernels(halftape_cpu halftape_cpu_baseline)
 
+# Beside the others it is for old processors alone, and stays small: g++ unrolls loops over 32 lanes that it cannot vectorise.
+if(v3 IN_LIST built)
+  target_compile_options(halftape_cpu PRIVATE $<$<CXX_COMPILER_ID:GNU>:--param=max-completely-peeled-insns=60>)
+endif()
+
 # Scheduling that does not count registers lets sums of a tile leave theirs; for x86-64 g++ has it off.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set_source_files_properties(${PROJECT_SOURCE_DIR}/cpu/gemm/packed_gemm.cpp PROPERTIES
