@@ -45,7 +45,7 @@ extern std::atomic<std::string (*)()> call_at_work;
 /// the call behind it.
 std::string in_its_name(std::string text);
 
-// What follows is done elsewhere, once for all kinds of parts: there are hundreds.
+// Printing and throwing stand elsewhere, once for all kinds of parts: there are hundreds.
 
 /// What `print` writes.
 std::string printed(FunctionRef<void(std::ostream& out)> print);

@@ -151,7 +151,8 @@ void split_lanes(Weights kind, Dtype type, float* weight, float* extra, int64_t 
 /// What a rule does to n lanes of a weight, with those of its gradient and of the moments that it
 /// uses.
 template <class S>
-using LaneStep = FunctionRef<void(int64_t n, S* weight, const S* grad, const std::array<S*, 3>& m)>;
+using LaneStep =
+    FunctionRef<void(int64_t n, S* weight, const S* grad, const std::array<S*, kMostMoments>& m)>;
 
 /// One step of one parameter by a rule that has so many moments and uses the first `used` ones.
 /// `extra`: what is kept beside a 16-bit weight, or undefined.
@@ -162,11 +163,11 @@ void step_slot(const UpdateSlot& slot, const Array& extra, size_t moments, size_
   const bool master = kind == Weights::Master;
   // kWeight is what is stepped: the master or the parameter. The master's rounding and the 16-bit
   // copy are only written.
-  enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment, kAll = kMoment + 3 };
+  enum : size_t { kWeight, kExtra, kRounded, kLow, kGrad, kMoment, kAll = kMoment + kMostMoments };
   const Array none;
   std::array<const Array*, kAll> arrays{master ? &slot.keeping.extra : &slot.param, &extra,
                                         master ? &slot.param : &none, &slot.low, &slot.grad};
-  for (size_t i = 0; i < kAll - kMoment; ++i)
+  for (size_t i = 0; i < kMostMoments; ++i)
     arrays[kMoment + i] = i < moments ? &slot.moments[i] : &none;
   Use use;
   for (size_t a = 0; a < kAll; ++a) {
@@ -201,7 +202,7 @@ void update(const UpdateSlot& slot, const Rule& rule, double factor) {
     const Stepper<S, Rule> stepper(rule, step);
     const S inv = static_cast<S>(rule.maximize ? -factor : factor);
     step_slot<S>(slot, extra, Rule::kMoments, stepper.moments,
-                 [&](int64_t n, S* weight, const S* grad, const std::array<S*, 3>& m) {
+                 [&](int64_t n, S* weight, const S* grad, const std::array<S*, kMostMoments>& m) {
                    stepper.run(rule, step, inv, n, weight, grad, m[0], m[1], m[2]);
                  });
   });

@@ -16,17 +16,17 @@ namespace halftape {
 namespace {
 
 /// What the tape needs of a formula.
-struct Rule {
+struct UnaryRule {
   const char* name;
   Saves saves;
   Tensor (*df)(const Tensor& g, const Tensor& saved, const Params<double>& p);
 };
-constexpr auto rules = UnaryOps::table([](auto op) {
+constexpr auto unary_rules = UnaryOps::table([](auto op) {
   using Op = typename decltype(op)::type;
-  return Rule{Op::name, Op::saves,
-              [](const Tensor& g, const Tensor& saved, const Params<double>& p) -> Tensor {
-                return formula_df<Op>(g, saved, p);
-              }};
+  return UnaryRule{Op::name, Op::saves,
+                   [](const Tensor& g, const Tensor& saved, const Params<double>& p) -> Tensor {
+                     return formula_df<Op>(g, saved, p);
+                   }};
 });
 
 /// x as `Op` can take it: integers become floats, unless the formula has a meaning for integers.
@@ -61,23 +61,23 @@ Tensor unary(const Tensor& in, const Params<Scalar>& p) {
 
 Tensor detail::recorded_unary(OpId op, const Tensor& x, Array y, const Params<Scalar>& p) {
   if (!records({&x})) return Tensor(std::move(y));
-  const Rule& rule = rules[static_cast<size_t>(op)];
+  const UnaryRule& rule = unary_rules[static_cast<size_t>(op)];
   const Params<double> q{p.a.to_double(), p.b.to_double()};
   Saved saved;
   if (rule.saves == Saves::Input) saved = Saved(x);
   if (rule.saves == Saves::Output) saved = Saved(y);
-  return record(
-      rule.name, y, {&x}, [saved = std::move(saved), q, op](Node& self, const Tensor& g) -> Grads {
-        if (GradMode::is_enabled())  // the formula, read with Tensors
-          return {
-              rules[static_cast<size_t>(op)].df(g, saved.defined() ? saved.tensor(self) : g, q)};
-        const Array dx = empty_like(g.array());  // the formula, read with floats
-        const Array& s = saved.defined() ? saved.array(self) : g.array();
-        backend(g.device()).unary_grad(op, dx, g.array(), s, q);
-        Grads d(1);  // braces would copy it
-        d[0] = Tensor(dx);
-        return d;
-      });
+  return record(rule.name, y, {&x},
+                [saved = std::move(saved), q, op](Node& self, const Tensor& g) -> Grads {
+                  if (GradMode::is_enabled())  // the formula, read with Tensors
+                    return {unary_rules[static_cast<size_t>(op)].df(
+                        g, saved.defined() ? saved.tensor(self) : g, q)};
+                  const Array dx = empty_like(g.array());  // the formula, read with floats
+                  const Array& s = saved.defined() ? saved.array(self) : g.array();
+                  backend(g.device()).unary_grad(op, dx, g.array(), s, q);
+                  Grads d(1);  // braces would copy it
+                  d[0] = Tensor(dx);
+                  return d;
+                });
 }
 
 // Instantiates unary<Op> for the whole list: the header declares the template only.
