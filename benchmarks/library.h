@@ -22,7 +22,7 @@ struct Scaler : lib::amp::GradScaler {
 #endif
 
 /// Autocast on the CPU, where the mode asks for it. BFloat16 is what a user gets. LibTorch 1.13 has
-/// no float16 there, and every LibTorch takes the machine's dot products where there are some.
+/// no float16 there, and every LibTorch takes the machine's own instructions where there are some.
 class Autocast {
  public:
   enum class Mode { Float32, BFloat16, ExactBFloat16, NativeBFloat16, Float16 };

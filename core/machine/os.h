@@ -54,6 +54,9 @@ inline bool is_asked_for(const char* variable) {
 /// On how many processors this process may run: those that taskset, a container or a launcher left
 /// it, on Linux; all of the machine elsewhere. At least 1.
 int processors();
+/// Whether the system lets this process, from now on, use the registers of AMX, for which the
+/// frames of its signals grow by 8 KiB. False on other systems than Linux on x86-64.
+bool may_use_amx();
 /// While it lives, a write of this thread to a connection or pipe that nobody reads any longer is
 /// an error instead of the end of the program, and so it is in threads that this one starts
 /// meanwhile. Does nothing on systems without SIGPIPE.

@@ -29,6 +29,7 @@
 #endif
 #if defined(__linux__)
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #endif
 
 #include <algorithm>
@@ -161,6 +162,15 @@ int processors() {
   if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
 #endif
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+bool may_use_amx() {
+#if defined(__linux__) && defined(__x86_64__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, its component
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
 }
 
 void* aligned_alloc(size_t alignment, size_t size) {

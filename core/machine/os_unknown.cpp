@@ -21,6 +21,7 @@ void* symbol(void*, const char*) { return nullptr; }
 bool is_as_safe_as(const fs::path&, const fs::path&) { return false; }
 const char* secure_environment(const char* name) { return std::getenv(name); }
 int processors() { return 1; }
+bool may_use_amx() { return false; }
 void after_fork_in_child(void (*)()) {}
 void* aligned_alloc(size_t alignment, size_t size) { return std::aligned_alloc(alignment, size); }
 void aligned_free(void* block) { std::free(block); }

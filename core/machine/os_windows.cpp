@@ -125,6 +125,7 @@ bool is_as_safe_as(const fs::path&, const fs::path&) { return false; }
 const char* secure_environment(const char* name) { return std::getenv(name); }
 
 int processors() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+bool may_use_amx() { return false; }
 
 void* aligned_alloc(size_t alignment, size_t size) { return _aligned_malloc(size, alignment); }
 void aligned_free(void* block) { _aligned_free(block); }

@@ -12,11 +12,6 @@ namespace halftape::cpu {
 
 using simd::Vec, simd::kWidth;
 
-// A tile of the result is what the registers hold: of 32 (16), five (four) are left for operands.
-// Of the shapes that fit, these load the fewest operands.
-inline constexpr int kRegisters = kWidth == 16 ? 3 : 2;  // of columns
-inline constexpr int kRows = kWidth == 16 ? 9 : 6, kColumns = kRegisters * kWidth;
-
 template <class T>
 constexpr T ceil_div(T x, std::type_identity_t<T> by) {
   return (x + by - 1) / by;
@@ -35,9 +30,10 @@ struct Factor {
   }
 };
 
-// Packing: panels of R lines. A word is one element of a line in float, or, for dot products of
-// bfloat16, two neighbours as they are (P = 2); the R words of one depth are neighbours. Lines that
-// are missing in the last panel, and the second of an odd last pair, are 0.
+// Packing: panels of R lines, of so many words each. A word is one element of a line in float, or,
+// for dot products of bfloat16, two neighbours as they are (P = 2); the R words of one depth are
+// neighbours. What is missing is 0: lines of the last panel, the second of an odd last pair, and
+// words beyond the depth.
 
 /// Words of one line, from n of its elements.
 template <int P, class T>
@@ -57,11 +53,10 @@ Vec beside(const T* x, int64_t depth_step, int n, bool last_is_odd) {
 
 template <int R, int P, class T>
 void pack_strided(const T* from, int64_t line, int64_t depth_step, int64_t lines, int64_t depth,
-                  float* panels) {
-  const int64_t words = ceil_div(depth, P);
+                  int64_t words, float* panels) {
   for (int64_t l = 0; l < round_up(lines, R); ++l) {
     float* panel = panels + l / R * R * words + l % R;
-    for (int64_t w = 0; w < words; ++w) {
+    for (int64_t w = 0; w < ceil_div(depth, P); ++w) {
       T elements[kWidth] = {};
       for (int64_t i = 0; i < P; ++i)
         if (l < lines && w * P + i < depth) elements[i] = from[l * line + (w * P + i) * depth_step];
@@ -72,11 +67,12 @@ void pack_strided(const T* from, int64_t line, int64_t depth_step, int64_t lines
 
 /// Lines are neighbours.
 template <int R, int P, class T>
-void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth, float* panels) {
-  const int64_t words = ceil_div(depth, P);
+void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth, int64_t words,
+                 float* panels) {
+  const int64_t whole = ceil_div(depth, P);
   // A few depths of all panels at a time: steps of 4 KiB would all fall into one set of the cache.
-  for (int64_t begin = 0; begin < words; begin += 8) {
-    const int64_t end = std::min(begin + 8, words);
+  for (int64_t begin = 0; begin < whole; begin += 8) {
+    const int64_t end = std::min(begin + 8, whole);
     for (int64_t l = 0; l < lines; l += R) {
       const int n = static_cast<int>(std::min<int64_t>(R, lines - l));
       float* panel = panels + l * words + begin * R;
@@ -97,11 +93,12 @@ void pack_beside(const T* from, int64_t depth_step, int64_t lines, int64_t depth
 
 /// The elements of a line are neighbours: squares of words are transposed in registers.
 template <int R, int P, class T>
-void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, float* panel) {
-  const int64_t words = ceil_div(depth, P);
+void pack_along(const T* from, int64_t line, int64_t lines, int64_t depth, int64_t words,
+                float* panel) {
+  const int64_t whole = ceil_div(depth, P);
   for (int64_t l = 0; l < lines; l += R, panel += R * words) {
-    for (int64_t w = 0; w < words; w += kWidth) {
-      const int high = static_cast<int>(std::min<int64_t>(kWidth, words - w)),
+    for (int64_t w = 0; w < whole; w += kWidth) {
+      const int high = static_cast<int>(std::min<int64_t>(kWidth, whole - w)),
                 deep = static_cast<int>(std::min<int64_t>(P * kWidth, depth - w * P));
       for (int i = 0; i < R; i += kWidth) {
         Vec square[kWidth];
@@ -133,16 +130,26 @@ void with_elements(const Factor& x, const F& f) {
 }
 
 template <int R, int P>
-void pack(const Factor& f, int64_t lines, int64_t depth, float* panels) {
+void pack(const Factor& f, int64_t lines, int64_t depth, int64_t words, float* panels) {
   with_elements<P>(f, [&](const auto* from) {
     if (f.line == 1)
-      pack_beside<R, P>(from, f.depth, lines, depth, panels);
+      pack_beside<R, P>(from, f.depth, lines, depth, words, panels);
     else if (f.depth == 1)
-      pack_along<R, P>(from, f.line, lines, depth, panels);
+      pack_along<R, P>(from, f.line, lines, depth, words, panels);
     else
-      pack_strided<R, P>(from, f.line, f.depth, lines, depth, panels);
+      pack_strided<R, P>(from, f.line, f.depth, lines, depth, words, panels);
   });
+  const int64_t here = ceil_div(depth, P) * R;
+  for (int64_t l = 0; l < lines && here < words * R; l += R)
+    std::fill(panels + l * words + here, panels + (l + R) * words, 0.f);
 }
+
+/// Where a tile reads a.
+struct LinesOfA {
+  const float* data;
+  bool along;    // the words of a row are neighbours; else those of a depth
+  int64_t step;  // from one row to the next, or from one depth
+};
 
 /// Lines as they are, in float, `pitch` apart, which leaves room for a last register.
 inline void copy_lines(const Factor& f, int64_t lines, int64_t depth, float* to, int64_t pitch) {

@@ -1,6 +1,7 @@
 #include "halftape/cpu/gemm/packed_gemm.h"
 
 #ifdef HALFTAPE_SIMD
+#include "halftape/cpu/gemm/amx.h"
 #include "halftape/cpu/gemm/tile.h"
 #include "halftape/cpu/runtime/allocator.h"
 #include "halftape/cpu/vector/loop.h"
@@ -8,9 +9,19 @@
 namespace halftape::cpu {
 namespace {
 
-// Blocks of the depth, of rows and of columns, so that packed b's panels stay in the first-level
-// cache, packed a in the second, and packed b in the third.
-constexpr int64_t kDepth = 512, kBlockRows = 36 * kRows, kBlockColumns = 3072;
+// What multiplies: this file is compiled by itself for each kind of dot products of bfloat16.
+#ifndef HALFTAPE_CPU_GEMM
+using Tiles = VectorTiles<1>;
+#elif HALFTAPE_CPU_AMX
+using Tiles = MatrixTiles;
+#else
+using Tiles = VectorTiles<2>;
+#endif
+constexpr int P = Tiles::kElements, kRows = Tiles::kRows, kColumns = Tiles::kColumns;
+
+// Blocks of the depth, in words, of rows and of columns, so that packed b's panels stay in the
+// first-level cache or near it, packed a in the second, and packed b in the third.
+constexpr int64_t kDepth = 512, kBlockRows = Tiles::kBlockRows, kBlockColumns = 3072;
 
 struct Product {
   int64_t rows, columns, depth;
@@ -35,7 +46,6 @@ constexpr int64_t equal_part(int64_t whole, int64_t most, int64_t unit) {
 /// Packing pays only for what is read many times. Otherwise b is read in place where whole panels
 /// are neighbours, and a unless all its rows begin in the same set of the cache; such rows are
 /// copied.
-template <int P>
 class Part {
  public:
   Part(const Product& product, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
@@ -45,16 +55,15 @@ class Part {
     for (int64_t j = j0_; j < j1_; j += columns_)
       for (int64_t k = 0; k < p_.depth; k += depth_) {
         Block b{.j = j, .k = k, .across = std::min(columns_, j1_ - j)};
-        b.deep = std::min(depth_, p_.depth - k), b.words = ceil_div(b.deep, P);
+        b.deep = std::min(depth_, p_.depth - k);
+        b.words = round_up(ceil_div(b.deep, P), Tiles::kTogether);
         b.first = k == 0, b.last = k + b.deep == p_.depth;
         const int64_t in_place = columns_in_place(b.across);
-        pack<kColumns, P>(p_.b.at(j + in_place, k), b.across - in_place, b.deep, packed_b_.data());
+        pack<kColumns, P>(p_.b.at(j + in_place, k), b.across - in_place, b.deep, b.words,
+                          packed_b_.data());
         for (b.i = i0_; b.i < i1_; b.i += rows_) {
           b.down = std::min(rows_, i1_ - b.i);
-          if (a_in_rows_)
-            copy_lines(p_.a.at(b.i, k), b.down, b.deep, packed_a_.data(), a_pitch_);
-          else if (!a_in_place_)
-            pack<kRows, P>(p_.a.at(b.i, k), b.down, b.deep, packed_a_.data());
+          if (!a_in_place_) pack_a(b);
           run_tiles(b);
         }
       }
@@ -66,17 +75,18 @@ class Part {
     int64_t i = 0, j, k, down = 0, across, deep = 0, words = 0;
     bool first = false, last = false;  // of the depth
   };
-  /// Where a tile reads a.
-  struct Lines {
-    const float* data;
-    bool along;    // the words of a row are neighbours; else those of a depth
-    int64_t step;  // from one row to the next, or from one depth
-  };
-
   /// Of so many columns, those whose panels are whole registers of b's own memory.
   int64_t columns_in_place(int64_t across) const {
     if (!b_in_place_) return 0;
     return across % kWidth == 0 ? across : across / kColumns * kColumns;
+  }
+
+  void pack_a(const Block& b) const {
+    const Factor a = p_.a.at(b.i, b.k);
+    if (a_in_rows_)
+      copy_lines(a, b.down, b.deep, packed_a_.data(), a_pitch_);
+    else
+      Tiles::pack_a(a, b.down, b.deep, b.words, packed_a_.data());
   }
 
   void run_tiles(const Block& b) const {
@@ -100,7 +110,7 @@ class Part {
 
   /// The tile at (i, j) of a block.
   void run_tile(const Block& b, int64_t i, int64_t j, int high, int wide) const {
-    const Lines a = lines_of(b, i);
+    const LinesOfA a = lines_of(b, i);
     const bool whole = wide % kWidth == 0;  // registers
     const bool right_in_place = b_in_place_ && whole;
     const float* right = right_in_place ? reinterpret_cast<const float*>(p_.b.at(b.j + j, b.k).data)
@@ -119,18 +129,15 @@ class Part {
     }
     const bool ready = b.last && p_.d.takes_sums();
     const Ending ending = p_.d.ending.at(row, column);
-    // Pairs are always packed, depth by depth.
-    const auto& tiles_of_a = P == 1 && a.along ? tiles<1, true> : tiles<P, false>;
-    const int registers = ceil_div(wide, kWidth);
-    tiles_of_a[static_cast<size_t>(registers - 1)][static_cast<size_t>(high - 1)](
-        b.words, a.data, a.step, right, right_in_place ? p_.b.depth : kColumns, c, pitch, b.first,
-        ready ? &ending : nullptr);
+    tiles_.multiply(high, ceil_div(wide, kWidth), b.words, a, right,
+                    right_in_place ? p_.b.depth : kColumns, c, pitch, b.first,
+                    ready ? &ending : nullptr);
     if (b.last && !(ready && in_d)) finish_(p_.d, c, pitch, row, column, high, wide);
   }
-  Lines lines_of(const Block& b, int64_t i) const {
+  LinesOfA lines_of(const Block& b, int64_t i) const {
     if (a_in_place_) {
       const auto* data = reinterpret_cast<const float*>(p_.a.at(b.i + i, b.k).data);
-      return p_.a.depth == 1 ? Lines{data, true, p_.a.line} : Lines{data, false, p_.a.depth};
+      return p_.a.depth == 1 ? LinesOfA{data, true, p_.a.line} : LinesOfA{data, false, p_.a.depth};
     }
     if (a_in_rows_) return {packed_a_.data() + i * a_pitch_, true, a_pitch_};
     return {packed_a_.data() + i * b.words, false, kRows};
@@ -138,8 +145,9 @@ class Part {
 
   const Product& p_;
   const int64_t i0_, i1_, j0_, j1_;
+  const Tiles tiles_ = Tiles();
   // Blocks of equal size, so that none is short.
-  const int64_t depth_ = equal_part(p_.depth, P*kDepth, 8),
+  const int64_t depth_ = equal_part(p_.depth, P*kDepth, std::max(8, P*Tiles::kTogether)),
                 rows_ = equal_part(i1_ - i0_, kBlockRows, kRows),
                 columns_ = equal_part(j1_ - j0_, kBlockColumns, kColumns);
   const int64_t blocks_ = ceil_div(p_.depth, depth_);  // of the depth
@@ -151,18 +159,20 @@ class Part {
        (p_.a.line == 1 && p_.columns <= 4 * kColumns) ||
        ((p_.a.depth == 1 || p_.a.line == 1) && p_.rows * p_.depth * 4 <= 32768));
   const bool a_in_rows_ = P == 1 && !a_in_place_ && p_.a.depth == 1;
-  const int64_t a_pitch_ = round_up(depth_, kWidth) + kWidth;
-  const bool sums_in_d_ = p_.d.dtype == kFloat32 && p_.d.column == 1 && p_.d.beta == 0;
+  const int64_t words_ = ceil_div(depth_, P), a_pitch_ = round_up(words_, kWidth) + kWidth;
+  const bool sums_in_d_ =
+      Tiles::kExact && p_.d.dtype == kFloat32 && p_.d.column == 1 && p_.d.beta == 0;
   // Sums between blocks of the depth, where d is no place for them: in a last panel of few columns,
   // or in all.
   const int64_t pitch_ = sums_in_d_ ? kColumns : columns_;
   const int64_t packed_columns_ =
       b_in_place_ ? round_up(p_.columns - columns_in_place(p_.columns), kColumns) : columns_;
-  const Scratch<float> packed_b_ = Scratch<float>(packed_columns_ * (depth_ / P));
+  const Scratch<float> packed_b_ = Scratch<float>(packed_columns_ * words_);
   const Scratch<float> packed_a_ = Scratch<float>(a_in_place_  ? 0
                                                   : a_in_rows_ ? rows_ * a_pitch_
-                                                               : rows_ * (depth_ / P));
-  const Scratch<float> sums_ = Scratch<float>(blocks_ == 1 ? 0 : (i1_ - i0_) * pitch_);
+                                                               : rows_ * words_);
+  const Scratch<float> sums_ =
+      Scratch<float>(blocks_ == 1 ? 0 : round_up(i1_ - i0_, kRows) * pitch_);
   const Finish finish_ = finisher(p_.d.dtype);
 };
 
@@ -191,8 +201,6 @@ bool is_swapped(const Gemm& g) {
   return (g.d.strides()[rank - 1] != 1 && g.d.strides()[rank - 2] == 1) ||
          (n < kWidth / 2 && m > n);
 }
-
-constexpr int64_t kSerial = 1 << 20;  // multiply-adds that are not worth a second thread
 
 }  // namespace
 
@@ -233,7 +241,7 @@ void packed_gemm(const Gemm& g) {
 
   const int64_t batches = g.d.numel() / (m * n), one = p.rows * p.columns * k;
   const int64_t threads = get_num_threads();
-  const bool serial = threads == 1 || batches * one <= kSerial;
+  const bool serial = threads == 1 || batches * one <= Tiles::kSerial;
   // Columns are split first: each thread packs its own part of b.
   const int64_t wanted = serial || batches >= 2 * threads ? 1 : 2 * threads;
   const int64_t wide = std::max<int64_t>(round_up(ceil_div(p.columns, wanted), kColumns),
@@ -243,9 +251,7 @@ void packed_gemm(const Gemm& g) {
   const int64_t down = across >= threads ? 1 : ceil_div(p.rows, high);
   const int64_t rows = down == 1 ? p.rows : high;
   const int64_t together =
-      std::max<int64_t>(1, serial ? batches : kSerial / one);  // batches a task
-  constexpr int kPairs = simd::kDots ? 2 : 1;
-  const bool paired = g.a.dtype() == kBFloat16;
+      std::max<int64_t>(1, serial ? batches : Tiles::kSerial / one);  // batches a task
   parallel_ranges(batches, together, [&](int64_t begin, int64_t end) {
     for (int64_t batch = begin; batch < end; ++batch) {
       Product q = p;
@@ -255,9 +261,7 @@ void packed_gemm(const Gemm& g) {
       if (q.d.ending.mask) q.d.ending.mask += batch * m * q.d.ending.mask_row;
       parallel_for(down * across, [&](int64_t part) {
         const int64_t i = part / across * rows, j = part % across * wide;
-        const int64_t i1 = std::min(i + rows, q.rows), j1 = std::min(j + wide, q.columns);
-        // NOLINTNEXTLINE: the same where there are no pairs
-        paired ? Part<kPairs>(q, i, i1, j, j1).run() : Part<1>(q, i, i1, j, j1).run();
+        Part(q, i, std::min(i + rows, q.rows), j, std::min(j + wide, q.columns)).run();
       });
     }
   });

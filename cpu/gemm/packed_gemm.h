@@ -4,7 +4,8 @@
 //   v = alpha·acc + beta·d (+ bias), rounded once into d,
 // whatever the tiles, the threads and the layout, which therefore can be chosen for speed alone:
 // the same bits at every level that has it. Of bfloat16, where the machine has dot products of it,
-// the chain is of these: two products, each rounded into the sum, and subnormals count as 0.
+// the chain is of these: two products, each rounded into the sum, or 32 (see amx.h), and subnormals
+// count as 0.
 #pragma once
 #include "halftape/core/contract/backend.h"
 #include "halftape/cpu/vector/simd.h"

@@ -1,9 +1,5 @@
 // Kernels are compiled for one or more levels of instructions (cmake/cpu_levels.cmake, which
 // defines HALFTAPE_CPU_V4 and so on for each); this picks the best that the machine has.
-#if HALFTAPE_CPU_V4_BF16
-#include <cpuid.h>
-#endif
-
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
@@ -11,6 +7,7 @@
 
 #include "halftape/core/contract/backend.h"
 #include "halftape/core/machine/cpu_capability.h"
+#include "halftape/core/machine/os.h"
 #include "halftape/cpu/runtime/machine_level.h"
 #include "halftape/cpu/runtime/native_bfloat16.h"
 
@@ -19,7 +16,9 @@ extern "C" {
 halftape::Backend* halftape_cpu_baseline();
 halftape::Backend* halftape_cpu_v3();
 halftape::Backend* halftape_cpu_v4();
-void halftape_cpu_v4_bf16(const halftape::Gemm& g);  // in cpu/gemm/packed_gemm.cpp
+// In cpu/gemm/packed_gemm.cpp.
+void halftape_cpu_v4_bf16(const halftape::Gemm& g);
+void halftape_cpu_v4_amx(const halftape::Gemm& g);
 }
 
 namespace halftape {
@@ -73,19 +72,41 @@ const Level& chosen() {
   return level;
 }
 
-std::atomic<bool>& native_bfloat16() {
-  // Intel's add two products in the time of four multiply-adds.
-  static std::atomic<bool> on = has_native_bfloat16() && machine_is_amd();
-  return on;
+struct NativeBFloat16 {
+  std::vector<cpu::NativeGemm> gemms;  // the quickest first
+  bool by_default = false;
+  NativeBFloat16() {
+#if HALFTAPE_CPU_V4
+    if (chosen().backend != &halftape_cpu_v4) return;
+#if HALFTAPE_CPU_V4_AMX
+    if (machine_has_amx() && os::may_use_amx()) {
+      gemms.push_back({"AMX", &halftape_cpu_v4_amx});
+      by_default = true;
+    }
+#endif
+#if HALFTAPE_CPU_V4_BF16
+    // Intel's add two products in the time of four multiply-adds.
+    if (machine_has_v4_bf16()) {
+      gemms.push_back({"AVX512_BF16", &halftape_cpu_v4_bf16});
+      by_default = by_default || machine_is_amd();
+    }
+#endif
+#endif
+  }
+};
+const NativeBFloat16& native() {
+  static const auto& native = *new NativeBFloat16;  // NOLINT: for products of dying statics
+  return native;
 }
+
+enum Choice { kByDefault, kOff, kOn };
+std::atomic<Choice> choice = kByDefault;
 
 }  // namespace
 
+const std::vector<cpu::NativeGemm>& cpu::native_bfloat16_gemms() { return native().gemms; }
 cpu::PackedGemm cpu::native_bfloat16_gemm() {
-#if HALFTAPE_CPU_V4_BF16
-  if (uses_native_bfloat16()) return &halftape_cpu_v4_bf16;
-#endif
-  return nullptr;
+  return uses_native_bfloat16() ? native().gemms.front().gemm : nullptr;
 }
 
 Backend& cpu_backend() {
@@ -95,26 +116,18 @@ Backend& cpu_backend() {
 
 std::string get_cpu_capability() { return chosen().name; }
 
-bool has_native_bfloat16() {
-#if HALFTAPE_CPU_V4_BF16
-  static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;  // not every compiler's __builtin_cpu_supports knows it
-    return chosen().backend == &halftape_cpu_v4 && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
-           (a & (1u << 5)) != 0;
-  }();
-  return has;
-#else
-  return false;
-#endif
-}
+bool has_native_bfloat16() { return !native().gemms.empty(); }
 
 void set_native_bfloat16(bool on) {
   HALFTAPE_CHECK(!on || has_native_bfloat16(),
                  "set_native_bfloat16: this build has on this machine, at ", get_cpu_capability(),
-                 ", no dot products of bfloat16; ask has_native_bfloat16()");
-  native_bfloat16() = on;
+                 ", no instructions for bfloat16; ask has_native_bfloat16()");
+  choice = on ? kOn : kOff;
 }
 
-bool uses_native_bfloat16() { return native_bfloat16().load(std::memory_order_relaxed); }
+bool uses_native_bfloat16() {
+  const Choice chosen = choice.load(std::memory_order_relaxed);
+  return chosen == kByDefault ? native().by_default : chosen == kOn;
+}
 
 }  // namespace halftape

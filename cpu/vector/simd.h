@@ -53,8 +53,7 @@ Vec load_pairs(const BFloat16* p);
 Vec load_first_pairs(const BFloat16* p, int n);
 /// Words of bfloat16 values that were loaded as floats.
 Vec pair(Vec first, Vec second);
-#ifdef __AVX512BF16__
-inline constexpr bool kDots = true;
+#ifdef __AVX512BF16__  // the three are not there otherwise
 inline Vec load_pairs(const BFloat16* p) { return _mm512_loadu_ps(p); }
 inline Vec load_first_pairs(const BFloat16* p, int n) {
   return _mm512_castsi512_ps(
@@ -64,8 +63,6 @@ inline Vec pair(Vec first, Vec second) {
   return _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
                                              _mm512_castps_si512(second)));
 }
-#else
-inline constexpr bool kDots = false;  // the three are not there
 #endif
 
 }  // namespace halftape::cpu::simd

@@ -249,68 +249,6 @@ TEST_CASE("with fused multiply-add, an element is one chain of them in any shape
   }
 }
 
-TEST_CASE("native products of bfloat16 are right and the same in any shape and layout") {
-  const Array tiny = filled({1, 1}, 1e-39, kBFloat16), one = filled({1, 1}, 1, kBFloat16),
-              product({1, 1}, kBFloat16, kCPU);
-  {
-    const testing::NativeBFloat16 off(false);
-    cpu_backend().gemm({.d = product, .a = tiny, .b = one});
-    CHECK(values(product) == values(tiny));
-  }
-  if (!has_native_bfloat16()) {
-    CHECK_THROWS_WITH_AS(set_native_bfloat16(true), doctest::Contains("no dot products"), Error);
-    CHECK(!uses_native_bfloat16());
-    return;
-  }
-  const testing::NativeBFloat16 on(true);
-  cpu_backend().gemm({.d = product, .a = tiny, .b = one});
-  CHECK(all_are(product, 0));  // by which it is seen to be on
-  struct Size {
-    int64_t m, n, k;
-  };
-  for (const Size z : {Size{1, 1, 1}, Size{1, 40, 3}, Size{40, 1, 3}, Size{14, 32, 16},
-                       Size{15, 33, 17}, Size{29, 47, 1031}, Size{65, 64, 512}, Size{8, 2100, 9}}) {
-    CAPTURE(z.k);
-    const Array a = normal({z.m, z.k}, kBFloat16, 3), b = normal({z.k, z.n}, kBFloat16, 4);
-    const Array wide({z.m, z.n}, kFloat32, kCPU), first({z.m, z.n}, kBFloat16, kCPU);
-    cpu_backend().gemm({.d = wide, .a = a, .b = b});
-    CHECK(worst(wide, a, b, kFloat32) <= 1);
-    cpu_backend().gemm({.d = first, .a = a, .b = b});
-    CHECK(values(first) == values(wide.to(kBFloat16)));
-    for (int how = 0; how < 27; ++how) {
-      CAPTURE(how);
-      const Array result = laid_out(Array({z.m, z.n}, kBFloat16, kCPU), how / 9);
-      backend(kCPU).fill(result, kNaN);
-      cpu_backend().gemm({.d = result, .a = laid_out(a, how % 3), .b = laid_out(b, how / 3 % 3)});
-      REQUIRE(values(result) == values(first));
-    }
-  }
-}
-
-TEST_CASE("native products of bfloat16 are no less accurate than chains, against float64") {
-  if (!has_native_bfloat16()) return;
-  const testing::NativeBFloat16 on(true);
-  for (const int64_t k : {16, 256, 784, 4096}) {
-    const Array a = normal({128, k}, kBFloat16, 9), b = normal({k, 128}, kBFloat16, 10);
-    const Array right({128, 128}, kFloat64, kCPU), native({128, 128}, kFloat32, kCPU),
-        chain = empty_like(native);
-    cpu_backend().gemm({.d = right, .a = a.to(kFloat64), .b = b.to(kFloat64)});
-    cpu_backend().gemm({.d = native, .a = a, .b = b});
-    {
-      const testing::NativeBFloat16 off(false);
-      cpu_backend().gemm({.d = chain, .a = a, .b = b});
-    }
-    const auto error = [&](const Array& got) {  // root mean square
-      double sum = 0;
-      for (int64_t i = 0; i < right.numel(); ++i)
-        sum += std::pow(static_cast<double>(got.data<float>()[i]) - right.data<double>()[i], 2);
-      return std::sqrt(sum / static_cast<double>(right.numel()));
-    };
-    MESSAGE("a depth of ", k, ": ", error(native), ", chain ", error(chain));
-    CHECK(error(native) <= 1.05 * error(chain));
-  }
-}
-
 TEST_CASE("products have the same bits with any number of threads") {
   const int before = get_num_threads();
   struct Size {
