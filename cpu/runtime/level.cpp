@@ -126,8 +126,8 @@ void set_native_bfloat16(bool on) {
 }
 
 bool uses_native_bfloat16() {
-  const Choice chosen = choice.load(std::memory_order_relaxed);
-  return chosen == kByDefault ? native().by_default : chosen == kOn;
+  const Choice now = choice.load(std::memory_order_relaxed);
+  return now == kByDefault ? native().by_default : now == kOn;
 }
 
 }  // namespace halftape
