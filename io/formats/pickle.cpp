@@ -167,12 +167,32 @@ class Reader {
     const bool is_dict = std::find_if(globals_.begin(), globals_.end(), [&](const Global& g) {
                            return g.name == called;
                          })->is_dict;
-    if (is_dict && !pickle_[arguments].items.empty())
-      fail("expected ", called, " without arguments");
-    Value& result = push(is_dict ? Kind::Dict : Kind::Call);
-    if (is_dict) return;
+    if (is_dict) {
+      std::vector<Id> items = first_items(called, pickle_[arguments].items);
+      push(Kind::Dict).items = std::move(items);
+      return;
+    }
+    Value& result = push(Kind::Call);
     result.text = called;
     result.items = {arguments};
+  }
+  /// What a dict is made with: nothing, or, by Python 2, a list of pairs, which no other value
+  /// holds. The list is used up, so that a file cannot ask for its memory again and again.
+  std::vector<Id> first_items(std::string_view dict, const std::vector<Id>& arguments) {
+    std::vector<Id> items;
+    if (arguments.empty()) return items;
+    Value& list = pickle_.values[arguments[0]];
+    if (arguments.size() > 1 || list.kind != Kind::List)
+      fail("expected ", dict, " without arguments or with a list of pairs");
+    for (const Id id : list.items) {
+      const Value& pair = pickle_[id];
+      if ((pair.kind != Kind::List && pair.kind != Kind::Tuple) || pair.items.size() != 2)
+        fail("expected ", dict, " with a list of pairs, found in it ", name(pair.kind));
+      host_grow(items, 2);
+      items.insert(items.end(), pair.items.begin(), pair.items.end());
+    }
+    list = {};
+    return items;
   }
   void build() {
     const Kind state = pickle_[pop()].kind;

@@ -45,7 +45,7 @@ struct Pickle {
 };
 
 /// A global that a stream may name. Calling one that makes a dict, collections.OrderedDict, gives a
-/// Dict; calling another gives a Call.
+/// Dict; calling another gives a Call. Python 2 gives it a list of its pairs.
 struct Global {
   std::string_view name;
   bool is_dict = false;

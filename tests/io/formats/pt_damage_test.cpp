@@ -70,6 +70,8 @@ TEST_CASE("no code that a pickle names is run: each way to it is refused by name
   CHECK(has(said_of("]}b"), "expected a dict to which attributes belong, found a list"));
   // What is known is not called either: these are only names and arguments.
   CHECK(has(said_of("ccollections\nOrderedDict\n(" + text("x") + "tR"), "without arguments"));
+  CHECK(has(said_of("ccollections\nOrderedDict\n](K\1e\x85R"), "a list of pairs, found in it an"));
+  CHECK(has(said_of("ccollections\nOrderedDict\n](K\1K\2e]\x86R"), "without arguments"));
   CHECK(has(said_of(text("os") + ")R"), "expected a global and its arguments, found text"));
   CHECK(has(said_of("ccollections\nOrderedDict\nNR"), "found a class or function and None"));
   CHECK(has(said_of("ctorch\nsave\n"), "found \"torch.save\""));
@@ -104,6 +106,10 @@ TEST_CASE("a pickle takes no memory or time that its size does not account for")
             "as many bytes as such a file may hold, 268435456, found 4398046511104, as views that "
             "share elements; if you trust the file, call set_unpack_limit(4398046511104)"));
   CHECK(has(said_of(four({int64_t{1} << 40, int64_t{1} << 40}, {0, 0})), "fewer than 2^63 bytes"));
+  // A list of pairs that makes one dict after another.
+  CHECK(has(said_of("(]q\0](K\1K\2eaccollections\nOrderedDict\nh\0\x85R"s +
+                    "ccollections\nOrderedDict\nh\0\x85Rt"s),
+            "without arguments or with a list of pairs"));
 }
 
 TEST_CASE("streams that are no pickle, or end in the midst of one, are refused") {

@@ -126,6 +126,27 @@ TEST_CASE("names lead through dicts, lists and tuples, and a key picks what lies
   CHECK(one.item<float>() == 3);
 }
 
+TEST_CASE("dicts that Python 2 made of pairs are read") {
+  // As its OrderedDict.__reduce__ says: the class, ([[key, value], ...],) and the attributes.
+  const auto dict = [](const std::string& pairs) {
+    return "ccollections\nOrderedDict\n]" + pairs + "\x85R";
+  };
+  const auto weight = [&](int64_t offset) {
+    return "ctorch._utils\n_rebuild_tensor_v2\n(" + testing::storage("Float", "0", 12) +
+           testing::number(offset) + testing::numbers({2}) + testing::numbers({1}) + "\x89" +
+           dict("") + "tR";
+  };
+  TempFolder folder;
+  write_pt(folder / "x",
+           testing::stream(dict("(](U\1a" + weight(3) + "e](U\1b" + weight(5) + "ee") +
+                           "}U\5_more" + dict("") + "sb"),
+           {{"0", kTwelve}});
+  const pt::Tensors loaded = pt::load_file(folder / "x", kCPU);
+  REQUIRE(loaded.keys() == std::vector<std::string>{"a", "b"});
+  CHECK(loaded["a"].equal(tensor({3, 4}, TensorOptions(kFloat32).device(kCPU))));
+  CHECK(loaded["b"].equal(tensor({5, 6}, TensorOptions(kFloat32).device(kCPU))));
+}
+
 TEST_CASE("what lies beside the key may be what is refused elsewhere") {
   TempFolder folder;
   // {"optimizer": {(): 1}, "modeled": a list in itself, "model": {"w": …, "0": a list}}
