@@ -58,7 +58,7 @@ class Walk {
       file_.fail("expected dicts and lists at most ", kMaxDepth, " deep in each other, found ",
                  json_quoted(name.substr(0, 60)), "…");
     const auto below = [&](Id item, const std::string& part) {
-      if (!key_.empty()) claim(part.size());  // of names that lead nowhere, too
+      if (!key_.empty()) claim(kItemBytes + part.size());  // of names that lead nowhere, too
       if (depth == 0 && tops.size() < 400)
         tops += (tops.empty() ? "" : ", ") + json_quoted(part.substr(0, 60));
       visit(item, name.empty() ? part : name + '.' + part, depth + 1);
@@ -71,8 +71,8 @@ class Walk {
     } else if (const std::optional<std::string> wanted = wanted_name(name)) {
       if (value.kind == Kind::Call && value.text.starts_with("torch._utils._rebuild"))
         add_tensor(value, *wanted);
-      else
-        metadata.emplace(*wanted, text_of(value));
+      else if (!metadata.emplace(*wanted, text_of(value)).second)
+        file_.fail(json_quoted(wanted->substr(0, 60)), ": expected each name once, found it twice");
     }
   }
 

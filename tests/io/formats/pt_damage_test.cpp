@@ -110,6 +110,13 @@ TEST_CASE("a pickle takes no memory or time that its size does not account for")
   CHECK(has(said_of("(]q\0](K\1K\2eaccollections\nOrderedDict\nh\0\x85R"s +
                     "ccollections\nOrderedDict\nh\0\x85Rt"s),
             "without arguments or with a list of pairs"));
+  // Below 3,000 names "k" a dict of 3,000 names of no bytes, when the key is another one.
+  const std::string nothing = "}q\0("s + times(text("") + "N", 3000) + "u";
+  TempFolder folder;
+  write_pt(folder / "names",
+           stream("}(" + text("k") + nothing + times(text("k") + "h\0"s, 2999) + "u"));
+  CHECK(has(message<FileError>([&] { (void)pt::load_file(folder / "names", kCPU, "k.x"); }),
+            "as many bytes as such a file may hold"));
 }
 
 TEST_CASE("streams that are no pickle, or end in the midst of one, are refused") {
@@ -156,6 +163,8 @@ TEST_CASE("tensors that reach beyond their storage, or are of another form, are 
   const std::string t = tensor_call(storage("Float", "0", 4), 0, {1}, {1});
   CHECK(has(said_of("}(" + text("a.b") + t + text("a") + "}(" + text("b") + t + "uu"),
             "tensor \"a.b\": expected each name once, found it twice"));
+  CHECK(has(said_of("}(" + number(1) + number(10) + text("1") + number(20) + "u"),
+            "\"1\": expected each name once, found it twice"));  // both are legal in one dict
   CHECK(has(said_of("}(" + text("a\0b"s) + t + "u"), "bytes of UTF-8"));
   // With other arguments than torch.save writes of plain numbers.
   const auto given = [](const std::string& arguments) {
