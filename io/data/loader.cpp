@@ -48,7 +48,11 @@ std::map<std::string, double> to_dict(const LoaderState& state) {
   };
   add("epoch", state.epoch);
   add("in_epoch", state.in_epoch);
-  for (const auto& [name, value] : state.position) add(std::string(kSampler) + name, value);
+  for (const auto& [name, value] : state.position) {
+    HALFTAPE_CHECK(!name.ends_with(kHigh), "state_dict: the sampler saves '", name,
+                   "', a name that means the upper half of a number here; rename it");
+    add(std::string(kSampler) + name, value);
+  }
   return dict;
 }
 

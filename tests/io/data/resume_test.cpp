@@ -202,6 +202,15 @@ TEST_CASE("what was loaded ahead is not part of a loader's state") {
   }
 }
 
+TEST_CASE("a sampler's names cannot be taken for the halves of a large number") {
+  struct Named : samplers::SequentialSampler {
+    using SequentialSampler::SequentialSampler;
+    void save(serialize::OutputArchive& archive) const override { archive.write("low.high", 3); }
+  };
+  CHECK(has(message<Error>([] { loader_of(Named(kSize), 0, false)->state_dict(); }),
+            "the sampler saves 'low.high'"));
+}
+
 TEST_CASE("a state that was saved before the first batch begins at the beginning") {
   std::map<std::string, double> saved =
       loader_of(samplers::RandomSampler(kSize, kSeed), 4, false)->state_dict();
