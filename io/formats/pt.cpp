@@ -51,14 +51,14 @@ class Walk {
   std::string tops;  // names at the top, for the message that there is no such key
 
   void visit(Id id, const std::string& name, int depth) {
+    claim(kItemBytes + name.size());  // of names that lead nowhere, too
     if (!leads_to_key(name)) return;
     const Value& value = source_.pickle[id];
-    claim(kItemBytes + name.size() + value.text.size());
+    claim(value.text.size());
     if (depth > kMaxDepth)
       file_.fail("expected dicts and lists at most ", kMaxDepth, " deep in each other, found ",
                  json_quoted(name.substr(0, 60)), "…");
     const auto below = [&](Id item, const std::string& part) {
-      if (!key_.empty()) claim(kItemBytes + part.size());  // of names that lead nowhere, too
       if (depth == 0 && tops.size() < 400)
         tops += (tops.empty() ? "" : ", ") + json_quoted(part.substr(0, 60));
       visit(item, name.empty() ? part : name + '.' + part, depth + 1);
