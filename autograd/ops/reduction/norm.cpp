@@ -168,6 +168,10 @@ Tensor by_batch(const char* op, const Tensor& x, RunningStats running, const Ten
     HALFTAPE_CHECK(!a->defined() || !overlaps_itself(a->shape(), a->strides()), op,
                    ": of the running statistics several elements are one number in memory; "
                    "give it a clone()");
+  if (const Array& n = running.batches; n.defined())
+    HALFTAPE_CHECK(n.dtype() == kInt64 && n.numel() == 1 && n.device() == x.device(), op,
+                   ": num_batches_tracked is ", n.dtype(), ' ', n.shape(), " on ", n.device(),
+                   ", expected one int64 on ", x.device());
   if (x.numel() == 0) running = {};  // nothing to learn from
   for (const Array* a : {&running.mean, &running.var, &running.batches})
     if (a->defined()) a->bump_version();

@@ -88,6 +88,22 @@ TEST_CASE("a norm whose option no longer tracks statistics takes those of the ba
   CHECK(instance->running_mean.allclose(tensor({0.76, 1.33})));
 }
 
+TEST_CASE("BatchNorm counts its batches in one int64 alone, and refuses others before it learns") {
+  nn::BatchNorm1d layer(4);
+  const Tensor x = randn({8, 4}), count = layer->num_batches_tracked;
+  for (const Tensor& other :
+       {empty({0}, kInt64), zeros({2}, kInt64), zeros({}, kInt32), zeros({}, kFloat32)}) {
+    layer->num_batches_tracked = other;
+    const uint64_t version = other.version();
+    CHECK_THROWS_WITH_AS(layer(x), doctest::Contains("num_batches_tracked is"), Error);
+    CHECK(other.version() == version);
+    CHECK(layer->running_mean.equal(zeros({4})));
+  }
+  layer->num_batches_tracked = count;
+  layer(x);
+  CHECK(count.item<int64_t>() == 1);
+}
+
 TEST_CASE("InstanceNorm takes a single sample, and in evaluation its running statistics") {
   nn::InstanceNorm2d layer(nn::InstanceNorm2dOptions(3).affine(true).track_running_stats(true));
   const Tensor x = randn({2, 3, 4, 5});
